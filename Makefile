@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo cluster couriers test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
+.PHONY: help build demo cluster couriers dispatch test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -24,6 +24,10 @@ cluster: ## ZooKeeper and three servers; the primary is killed under load
 couriers: ## an example service: the nearest free of 10,000 moving couriers
 	@cargo build --locked --release --package remora --package couriers
 	@"$(TARGET)/release/couriers" $(ARGS)
+
+dispatch: ## an example: free couriers, profiles and zones in one request, beside Redis
+	@cargo build --locked --release --package remora --package dispatch
+	@"$(TARGET)/release/dispatch" $(ARGS)
 
 test-fast: ## unit tests and oracles: under 3 minutes after a build
 	@bash scripts/test.sh fast

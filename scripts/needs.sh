@@ -8,6 +8,7 @@ needs_of_tests='
 redis-cli | redis-tools | - | tests that drive the server with redis-cli
 redis-benchmark | redis-tools | - | tests that drive the server with redis-benchmark
 redis-server | redis-server | redis-server | tests that hold our replies against those of a real redis-server
+pg_lsclusters | postgresql | postgresql | tests that load from PostgreSQL
 osmium | osmium-tool | - | tests that hold our OpenStreetMap files against those of osmium
 /usr/lib/python3/dist-packages/redis | python3-redis | - | tests that drive the server with redis-py
 go | golang-go | - | tests that drive a cluster with go-redis

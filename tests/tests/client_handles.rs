@@ -3,8 +3,8 @@
 
 use remora_client::{
     Address, Area, Around, Client, ConnectFailure, Error, ExpireWhen, KeyType, NewObject, Options,
-    Path, Position, Predicate, Rect, Refine, Refusal, ServedBy, Session, SetOptions, Shape,
-    Transport, TreeKind, TreeReading, TreeSettings, Ttl, Wake,
+    Path, Position, Predicate, Rect, Refine, Refusal, ServedBy, Session, SetOptions, Shape, Target,
+    Transport, TreeKind, TreeReading, TreeSettings, Ttl, Wake, plan,
 };
 use remora_tests::{ServerProcess, Value};
 use std::collections::BTreeSet;
@@ -41,6 +41,53 @@ fn a_value_that_was_set_is_one_read_away() {
     assert_eq!((counts.hits, counts.round_trips, counts.nodes), (1, 1, 1));
     assert_eq!((counts.read, counts.asked), (1, 0));
     assert!(session.counts().operations >= 2);
+}
+
+#[test]
+fn links_are_followed_one_by_one_many_at_once_and_by_plans() {
+    let server = server();
+    let mut resp = server.resp();
+    for number in 0..10 {
+        for command in [
+            format!("HSET zone:{number} name z{number}"),
+            format!("HSET courier:{number} name c{number}"),
+            format!("LINK.PUSH couriers courier:{number}"),
+            format!("LINK.SET courier:{number} zone zone:{number}"),
+        ] {
+            assert!(!resp.call(&command).is_error(), "{command}");
+        }
+    }
+    let words: Vec<&[u8]> = "FROM LIST couriers 2 3 GET name FOLLOW zone GET name"
+        .split(' ')
+        .map(str::as_bytes)
+        .collect();
+    let plan = plan::text::parse(&words).expect("a plan").plan;
+    let mut session = session(&server);
+    for path in PATHS {
+        session.set_path(path);
+        let zone = session.link_get(b"courier:7", b"zone").expect("an answer").expect("a link");
+        assert_eq!(session.hash(b"courier:7").unwrap().link(b"name"), Ok(None));
+        let chased = session.chase(&zone).expect("an answer");
+        let Target::Hash(hash) = &chased.target else { panic!("{chased:?}") };
+        assert_eq!((hash.key(), hash.get(b"name").unwrap().value), (&b"zone:7"[..], &b"z7"[..]));
+        let couriers = session.link_range(b"couriers", 0, -1).expect("an answer");
+        assert_eq!(couriers, session.list(b"couriers").unwrap().links(0, 9).expect("an answer"));
+        let couriers: Vec<_> = couriers.into_iter().flatten().collect();
+        let mut zones = Vec::new();
+        let counts = session.chase_many(&couriers, &mut |number, chased| {
+            let Target::Hash(hash) = &chased.target else { panic!("{chased:?}") };
+            assert_eq!(hash.get(b"name").unwrap().value, format!("c{number}").as_bytes());
+            zones.extend(hash.link(b"zone"));
+        });
+        assert_eq!((counts.expect("an answer").operations, zones.len()), (10, 10));
+        let run = session.run_plan(&plan).expect("an answer");
+        let row = |number| {
+            ["c", "z"].map(|of| plan::Column::Text(format!("{of}{number}").into_bytes().into()))
+        };
+        assert_eq!(run.outcome.rows, [row(2), row(3)]);
+    }
+    // Their records moved when they got their links: their owners mend the hints of the list.
+    assert!(session.mend_links(64).expect("an answer") > 0);
 }
 
 #[test]

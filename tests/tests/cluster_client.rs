@@ -1,7 +1,8 @@
 //! Remora's own client at a cluster of real processes, with a real ZooKeeper: it follows its primaries
 //! by itself, reads no stale value one-sidedly, loses no acknowledged change, and sends none twice.
 
-use remora_client::{Address, ClusterClient, Error, Options, Path, ServedBy, Wake};
+use remora_client::plan::{Column, text};
+use remora_client::{Address, Chased, ClusterClient, Error, Options, Path, ServedBy, Target, Wake};
 use remora_tests::{ServerProcess, TestCluster, wait_for, wait_until};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -280,6 +281,52 @@ fn lists_and_sets_are_changed_and_read_at_the_primary_of_their_key() {
             cluster.servers[primary].kill();
             session.list_len(b"l").expect("another server leads");
         }
+    }
+}
+
+/// A link that was read at one primary is followed at the next one: its hint is about memory that is gone.
+#[test]
+fn links_of_a_former_primary_lead_to_the_same_targets() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let primary = cluster.primary_of(SERVERS);
+    let mut resp = cluster.servers[primary].resp();
+    for number in 0..30 {
+        for command in [
+            format!("HSET zone:{number} name z{number}"),
+            format!("LINK.SET courier:{number} zone zone:{number}"),
+        ] {
+            assert!(!resp.call(&command).is_error(), "{command}");
+        }
+    }
+    let client = cluster.client();
+    let mut session = client.session();
+    session.set_path(Path::Read);
+    let name = |chased: &Chased<'_>| match &chased.target {
+        Target::Hash(hash) => hash.get(b"name").map(|field| field.value.to_vec()),
+        other => panic!("{other:?}"),
+    };
+    let links = wait_for("links are read with their hints", || {
+        let link = |number| {
+            let courier = format!("courier:{number}");
+            session.link_get(courier.as_bytes(), b"zone").expect("it is led").expect("a link")
+        };
+        let links: Vec<_> = (0..30).map(link).collect();
+        links.iter().all(|link| link.hint.is_some()).then_some(links)
+    });
+    let words: Vec<&[u8]> = "FROM KEYS 2 courier:3 courier:4 FOLLOW zone GET name"
+        .split(' ')
+        .map(str::as_bytes)
+        .collect();
+    let plan = text::parse(&words).expect("a plan").plan;
+    for _ in 0..2 {
+        for (number, link) in links.iter().enumerate() {
+            let found = session.chase(link, name).expect("it is led");
+            assert_eq!(found, Some(format!("z{number}").into_bytes()));
+        }
+        let run = session.run_plan(&plan).expect("it is led");
+        let text = |name: &[u8]| vec![Column::Text(name.into())];
+        assert_eq!(run.outcome.rows, [text(b"z3"), text(b"z4")]);
+        cluster.servers[primary].kill();
     }
 }
 

@@ -1,6 +1,19 @@
 //! The tests of the real binary, real processes and real clients: one binary, a module
 //! for each feature.
 
+// Random plans, their worlds and their oracle, from the tests of the plans' own crate.
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/driver.rs"]
+mod driver;
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/generator.rs"]
+mod generator;
+#[path = "../../crates/plan/tests/oracle.rs"]
+mod oracle;
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/world.rs"]
+mod world;
+
 // Keys and values, by every path.
 mod batches;
 mod blocking;
@@ -12,9 +25,13 @@ mod keys_oracle;
 mod kinds;
 mod large;
 mod large_sessions;
+mod links;
 mod lists;
+mod load;
 mod many_keys;
 mod mixed;
+mod plan_reads;
+mod plans;
 mod pointers;
 mod renames;
 mod ring_waits;
@@ -59,6 +76,7 @@ mod cluster_client;
 mod scale;
 
 // Sessions, and what they share.
+mod chase;
 mod choice;
 mod clients;
 mod combining;
@@ -103,6 +121,7 @@ mod scripted;
 
 // Commands of the binary.
 mod bench_keys;
+mod bench_links;
 mod bench_places;
 mod bench_variants;
 mod crash;

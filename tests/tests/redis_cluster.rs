@@ -17,13 +17,14 @@ impl Drop for Ends<'_> {
 }
 
 /// Two servers in this process.
-struct Pair {
+pub struct Pair {
     directory: TempDir,
     servers: [Server; 2],
 }
 
 impl Pair {
-    fn start() -> Self {
+    /// Starts them; they have no slots yet.
+    pub fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let servers = [0, 1].map(|at| {
             let socket = directory.path().join(format!("socket-{at}"));
@@ -37,8 +38,14 @@ impl Pair {
         Self { directory, servers }
     }
 
-    fn resp(&self, at: usize) -> Resp {
+    /// A connection to one of them.
+    pub fn resp(&self, at: usize) -> Resp {
         Resp::connect(self.servers[at].resp_address()).unwrap()
+    }
+
+    /// `HOST:PORT` of one of them.
+    pub fn address(&self, at: usize) -> String {
+        self.servers[at].resp_address().to_string()
     }
 
     /// One of the servers, as the facts have it.
@@ -75,7 +82,7 @@ impl Pair {
     }
 
     /// Each server leads half of the slots, `first` the lower one.
-    fn halve(&self, first: usize, epoch: u64) {
+    pub fn halve(&self, first: usize, epoch: u64) {
         let group = |name: &str, at| GroupFacts {
             name: name.into(),
             epoch,

@@ -40,8 +40,8 @@ pub use owner::Owner;
 pub use pieces::{PieceSum, PieceWriter, begin_pending, set_value_bytes};
 pub use records::{
     NewRecord, copy_pending, database_of, flip_bucket_dead, flip_dead, is_live, is_named, kind_of,
-    lengths_of, mutable_of, publish_live, set_mutable, set_state_guardian, slot_of, state_in,
-    withhold, write_pending, write_root,
+    lengths_of, mutable_of, publish_live, set_hint, set_mutable, set_state_guardian, slot_of,
+    state_in, withhold, write_pending, write_root,
 };
 pub use region::{Region, RegionKind};
 pub use size_class::{BUCKET_CLASS, CLASSES, class_bytes, class_for};

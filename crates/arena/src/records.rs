@@ -7,11 +7,12 @@ use remora_layout::database::Database;
 use remora_layout::hash::checksum;
 use remora_layout::kind::Kind;
 use remora_layout::limits::SLOT_UNIT_BYTES;
+use remora_layout::link::hint_bytes;
 use remora_layout::node;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{
-    CHECKED_FROM, Guardian, Lengths, Mutable, RECORD_HEADER_BYTES, State, Wanted, checksum_seed,
-    state_offset,
+    CHECKED_FROM, Guardian, Lengths, Mutable, RECORD_HEADER_BYTES, State, Wanted,
+    checked_value_bytes, checksum_seed, state_offset,
 };
 
 /// Where a record's checksum stands.
@@ -66,8 +67,9 @@ pub fn write_pending<J: Journal>(
     owner.store(word + 3, lengths.to_word());
     owner.store_pair(byte + RECORD_HEADER_BYTES, record.key, record.value);
     let length = lengths.record_bytes();
+    let unchecked = record.value.len() - checked_value_bytes(record.kind, record.value);
     let seed = checksum_seed(secret, region, slot.slot, slot.generation);
-    let sum = checksum(owner.slice(byte + CHECKED_FROM, length - CHECKED_FROM), seed);
+    let sum = checksum(owner.slice(byte + CHECKED_FROM, length - CHECKED_FROM - unchecked), seed);
     owner.store(word + CHECKSUM_WORD, sum);
     RemotePointer { region, slot: slot.slot, length: length as u32, generation: slot.generation }
 }
@@ -131,9 +133,25 @@ pub fn copy_pending<J: Journal>(
     owner.store(new + 1, owner.word(old + 1));
     owner.copy_within(old * 8 + CHECKED_FROM, new * 8 + CHECKED_FROM, length - CHECKED_FROM);
     let seed = checksum_seed(secret, region, to.slot, to.generation);
-    let sum = checksum(owner.slice(new * 8 + CHECKED_FROM, length - CHECKED_FROM), seed);
+    let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
+    let value = owner.slice(new * 8 + value_from, lengths.value_bytes as usize);
+    let checked_to = value_from + checked_value_bytes(lengths.kind, value);
+    let sum = checksum(owner.slice(new * 8 + CHECKED_FROM, checked_to - CHECKED_FROM), seed);
     owner.store(new + CHECKSUM_WORD, sum);
     RemotePointer { region, slot: to.slot, length: length as u32, generation: to.generation }
+}
+
+/// Replaces the hint of a link in the record in `slot`, which has links.
+///
+/// # Panics
+/// The record has no such link.
+pub fn set_hint<J: Journal>(owner: &mut Owner<J>, slot: u32, link: usize, hint: u64) {
+    let lengths = lengths_of(owner, slot);
+    let byte = first_word(slot) * 8 + RECORD_HEADER_BYTES + lengths.key_bytes as usize;
+    let value = owner.slice(byte, lengths.value_bytes as usize);
+    let hints = hint_bytes(value);
+    assert!(lengths.kind.has_links() && (link + 1) * 8 <= hints, "the caller knows the links");
+    owner.store((byte + value.len() - hints) / 8 + link, hint);
 }
 
 /// Lengths of the record in `slot`, which the owner wrote.

@@ -16,7 +16,7 @@ pub struct Costs {
     pub read: u64,
     /// Lookups that found a usable cached pointer.
     pub hits: u64,
-    /// READs that found a dead or another record.
+    /// READs that found a dead or another record, through a cached pointer or a hint.
     pub stale: u64,
     /// READs repeated because they were torn.
     pub retries: u64,
@@ -77,7 +77,7 @@ pub fn costs_of(session: &Session) -> Costs {
         asked: counts.asked,
         read: counts.read,
         hits: counts.hits,
-        stale: counts.stale,
+        stale: counts.stale + counts.stale_hints,
         retries: counts.retries,
         lease_expired: counts.lease_expired,
         read_lease_lapsed: counts.read_lease_lapsed,

@@ -16,6 +16,7 @@ mod eviction;
 mod fields;
 mod geo;
 mod keys;
+mod links;
 mod meter;
 mod pinning;
 mod places;
@@ -34,6 +35,7 @@ use elements::ElementsArgs;
 use eviction::EvictionArgs;
 use geo::GeoArgs;
 use keys::KeysArgs;
+use links::LinksArgs;
 use places::PlacesArgs;
 pub use places::resp::RespPlaces;
 pub use places::run::drive as drive_searches;
@@ -57,6 +59,8 @@ pub enum BenchCommand {
     Geo(GeoArgs),
     /// Ranges of a list, or members of a set.
     Elements(ElementsArgs),
+    /// Items that link to items: a search over a graph, pages of reviews, roads of positions.
+    Links(Box<LinksArgs>),
     /// Hit ratios of eviction policies on a trace; no server is started.
     Eviction(Box<EvictionArgs>),
     /// The server of `keys` for messages and shard models that are compared.
@@ -71,6 +75,7 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Places(args) => places::run(&args),
         BenchCommand::Geo(args) => geo::run(&args),
         BenchCommand::Elements(args) => elements::run(&args),
+        BenchCommand::Links(args) => links::run(&args),
         BenchCommand::VariantServer(args) => variants::run_server(args),
         BenchCommand::Eviction(args) => eviction::run(&args),
     }

@@ -478,7 +478,11 @@ fn brings_pointer(command: &Command<'_>) -> bool {
 
 /// Whether a request may have several replies.
 pub(crate) fn is_search(command: &Command<'_>) -> bool {
-    matches!(command, Command::Of { request, .. } if request.may_have_parts())
+    match command {
+        Command::Of { request, .. } => request.may_have_parts(),
+        Command::Plan { .. } => true,
+        _ => false,
+    }
 }
 
 /// The header of a message that is not a separate request.

@@ -11,19 +11,19 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::found::Each;
 use crate::in_flight::Ticket;
+use crate::in_step::{Walking, walk_in_step};
 use crate::path::{Path, ServedBy};
-use crate::read::{get_asked, refresh_table};
+use crate::read::get_asked;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_index::hash::Lookup;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::limits::MAX_SHARDS;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, Wanted, verify};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
-use remora_walk::remote::{InStep, Reads, fetch_wanted};
-use remora_walk::{End, Walk};
+use remora_walk::Walk;
+use remora_walk::remote::Reads;
 
 /// Working memory of batches, kept between them.
 #[derive(Default)]
@@ -87,16 +87,6 @@ struct Planned {
     pointer: RemotePointer,
     lease_end_ns: u64,
     landing: usize,
-}
-
-/// One walk in progress.
-struct Walking<'k> {
-    key: usize,
-    /// READs without a result before the walk.
-    tries: u32,
-    step: InStep<Lookup<'k>>,
-    /// Its table has grown: the walk waits for the header page.
-    moved: bool,
 }
 
 impl Batch {
@@ -307,95 +297,30 @@ impl Batch {
         keys: &[&[u8]],
         each: &mut Each<'_>,
     ) -> Result<(), Error> {
-        let mut walking: Vec<Walking<'_>> = self
-            .rest
-            .iter()
-            .map(|&Left { key, tries }| {
-                let (hash, shard) = self.routes[key];
-                let table = &core.directory.shards[shard].table;
-                let walk = Lookup::begin(keys[key], hash, Kind::STRING, table);
-                Walking { key, tries, step: InStep::new(walk, shard as u32), moved: false }
-            })
-            .collect();
-        let mut cost = Counts::default();
-        // Bounded: every walk is.
-        while !walking.is_empty() {
-            let steps = walking.iter_mut().map(|one| &mut one.step);
-            fetch_wanted(steps, &mut core.asker.endpoint, &mut cost)?;
-            let now_ns = core.asker.endpoint.now()?;
-            let holds = core.asker.endpoint.may_believe(now_ns);
-            let mut any_moved = false;
-            walking.retain_mut(|one| {
-                let route = self.routes[one.key];
-                let retries = one.step.walk.retries();
-                match one.step.feed(&core.asker.endpoint) {
-                    None => return true,
-                    Some(End::Restart) => {
-                        (one.moved, any_moved) = (true, true);
-                        return true;
-                    }
-                    Some(End::Found(found))
-                        if holds
-                            && !core
-                                .asker
-                                .endpoint
-                                .lease
-                                .may_have_expired(found.mutable.expires_at_ms, now_ns) =>
-                    {
-                        let from = one.step.landing() + found.value_from();
-                        let value = core.asker.endpoint.landed(from, found.value_bytes);
-                        each(one.key, Some(value), ServedBy::read_after(one.tries + retries));
-                        core.asker.endpoint.staleness.conclude_reads();
-                        cost.operations += 1;
-                        cost.read += 1;
-                        cost.retries += retries as u64;
-                        core.directory.remember(route, found.pointer, 0, now_ns);
-                    }
-                    Some(End::Found(_) | End::Ask(_) | End::Stale | End::Beyond) => {
-                        cost.read_lease_lapsed += !holds as u64;
-                        cost.undecided += holds as u64;
-                        cost.retries += one.step.walk.retries() as u64;
-                        self.asks.push(Left { key: one.key, tries: one.tries + 1 });
-                    }
-                }
-                false
-            });
-            if any_moved {
-                self.refresh_walks(&mut walking, core, &mut cost)?;
-            }
-        }
-        core.meter.add(&cost);
-        Ok(())
-    }
-
-    /// Restarts walks whose table has grown: fetches the header page of each such shard once for
-    /// all of them.
-    fn refresh_walks(
-        &mut self,
-        walking: &mut Vec<Walking<'_>>,
-        core: &mut Core,
-        cost: &mut Counts,
-    ) -> Result<(), Error> {
-        let mut fresh = [false; MAX_SHARDS];
-        for one in walking.iter().filter(|one| one.moved) {
-            let (_, shard) = self.routes[one.key];
-            if !std::mem::replace(&mut fresh[shard], true) {
-                refresh_table(&mut core.asker.endpoint, &mut core.directory, shard, cost)?;
-            }
-        }
-        walking.retain_mut(|one| {
-            let (_, shard) = self.routes[one.key];
-            if !std::mem::take(&mut one.moved)
-                || one.step.walk.restart(&core.directory.shards[shard].table).is_ok()
-            {
-                return true;
-            }
-            cost.retries += one.step.walk.retries() as u64;
-            cost.undecided += 1;
-            self.asks.push(Left { key: one.key, tries: one.tries + 1 });
-            false
+        let rest = self.rest.iter();
+        let walking = rest.map(|&Left { key, tries }| {
+            let (hash, shard) = self.routes[key];
+            let table = &core.directory.shards[shard].table;
+            let walk = Lookup::begin(keys[key], hash, Kind::STRING, table);
+            Walking::new(key, (hash, shard), tries, walk)
         });
-        Ok(())
+        let walking = walking.collect();
+        let mut cost = Counts::default();
+        let asks = &mut self.asks;
+        let walked = walk_in_step(core, walking, &mut cost, &mut |core, cost, one, found| {
+            let Some(found) = found else {
+                return asks.push(Left { key: one.key, tries: one.tries + 1 });
+            };
+            let from = one.step.landing() + found.value_from();
+            let value = core.asker.endpoint.landed(from, found.value_bytes);
+            let tries = one.tries + one.step.walk.retries();
+            each(one.key, Some(value), ServedBy::read_after(tries));
+            cost.operations += 1;
+            cost.read += 1;
+            core.directory.remember(one.at, found.pointer, 0, core.asker.endpoint.clock_ns);
+        });
+        core.meter.add(&cost);
+        walked
     }
 }
 

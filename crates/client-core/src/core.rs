@@ -104,9 +104,19 @@ impl Core {
         shard: usize,
         key: &[u8],
         request: Request<'_>,
+        take: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<Answer, Error> {
+        self.ask_parts_of(shard, &Command::Of { key, request }, take)
+    }
+
+    /// As [`Core::ask_in_parts`], with any command that may have several replies.
+    pub fn ask_parts_of(
+        &mut self,
+        shard: usize,
+        command: &Command<'_>,
         mut take: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<Answer, Error> {
-        let ticket = self.send_to(shard, &Command::Of { key, request })?;
+        let ticket = self.send_to(shard, command)?;
         let mut counts = Counts::default();
         // Bounded by the bytes that a search may return.
         loop {

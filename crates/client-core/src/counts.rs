@@ -34,6 +34,8 @@ pub struct Counts {
     pub hits: u64,
     /// READs through a cached pointer that found a dead or other record.
     pub stale: u64,
+    /// Hints of links that did not lead to the record of the key that the link names.
+    pub stale_hints: u64,
     /// READs repeated because they were torn, or led to a bucket that the key had left by a split.
     pub retries: u64,
     /// Cached pointers not used because their lease had ended.
@@ -78,6 +80,7 @@ impl Counts {
         self.read += other.read;
         self.hits += other.hits;
         self.stale += other.stale;
+        self.stale_hints += other.stale_hints;
         self.retries += other.retries;
         self.lease_expired += other.lease_expired;
         self.read_lease_lapsed += other.read_lease_lapsed;
@@ -106,6 +109,7 @@ impl Counts {
             read: self.read - before.read,
             hits: self.hits - before.hits,
             stale: self.stale - before.stale,
+            stale_hints: self.stale_hints - before.stale_hints,
             retries: self.retries - before.retries,
             lease_expired: self.lease_expired - before.lease_expired,
             read_lease_lapsed: self.read_lease_lapsed - before.read_lease_lapsed,
@@ -147,15 +151,16 @@ mod tests {
             renewals: from + 11,
             behind_writes: from + 12,
             undecided: from + 13,
-            lag_ns: from + 14,
+            stale_hints: from + 14,
+            lag_ns: from + 15,
         };
         let (before, more) = (counts(100), counts(7));
         let mut sum = before;
         sum.add(&more);
         assert_eq!((sum.operations, sum.bytes, sum.read_lease_lapsed), (107, 111, 127));
-        assert_eq!(sum.lag_ns, 114, "the greatest");
-        assert_eq!(sum.since(&before), Counts { lag_ns: 114, ..more });
+        assert_eq!(sum.lag_ns, 115, "the greatest");
+        assert_eq!(sum.since(&before), Counts { lag_ns: 115, ..more });
         assert_eq!(sum.since(&more), before);
-        assert_eq!(sum.since(&sum), Counts { lag_ns: 114, ..Counts::default() });
+        assert_eq!(sum.since(&sum), Counts { lag_ns: 115, ..Counts::default() });
     }
 }

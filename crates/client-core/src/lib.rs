@@ -10,6 +10,8 @@
 //!   session       operations by name; followed: what following a cluster needs of it
 //!   read, batch, trees           what each of them does, by either route
 //!   elements: hash, set          the same for objects with named elements
+//!   links         follows links, one by one or many at once
+//!   plans         runs plans by READs, or asks for them
 //!   router        ask, or read?          directory   tables and pointers
 //!   asker         requests in flight     choose      what the routes cost
 //!   endpoint      one session's end: frames out, replies in, READs, clock, read lease
@@ -50,15 +52,18 @@ mod found;
 mod gathered;
 mod hash;
 mod in_flight;
+mod in_step;
 mod inbox;
 mod lane;
 mod large;
+mod links;
 mod list;
 mod machine_share;
 #[cfg(test)]
 mod models;
 mod options;
 mod path;
+mod plans;
 mod pointer_cache;
 mod pointer_file;
 mod pointer_table;
@@ -89,9 +94,13 @@ pub use error::{ConnectError, Error};
 pub use found::{Each, Got};
 pub use hash::{HashEvents, OpenHash};
 pub use in_flight::Ticket;
+pub use links::{
+    Chased, EachChased, FieldValue, HashContent, Link, LinkAt, LinkPlace, MAX_STALE_LINKS, Target,
+};
 pub use list::{ListEvents, ListItems, ListTaken, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};
 pub use path::{Path, ServedBy};
+pub use plans::PlanRun;
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
 pub use remora_fabric::detect::Wanted;

@@ -14,11 +14,14 @@ use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::elements::encoded;
 use crate::error::Error;
+use crate::links::{FieldValue, Link, LinkAt, LinkPlace, values_of};
 use crate::path::{Path, ServedBy};
 use remora_index::chain::ChainRef;
+use remora_layout::chain::{Entry, TextBuffer, encoded as entries_in};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHUNK_ENTRIES, LIST_READ_CHUNKS};
 use remora_layout::pointer::RemotePointer;
+use remora_plan::Value;
 use remora_protocol::list::{ListCommand, Side, range};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
@@ -89,6 +92,31 @@ impl OpenList {
         Ok(Self { key: key.into(), hash, shard, held, events })
     }
 
+    /// A view of a list of chunks whose root record has just been found.
+    pub(crate) fn of_chain(key: &[u8], (hash, shard): (KeyHash, usize), chain: ChainRef) -> Self {
+        let events = ListEvents::default();
+        Self { key: key.into(), hash, shard, held: Held::Chain(chain), events }
+    }
+
+    /// The encoded entries of a range, by READs, and how many the list has; `None` if only the owner
+    /// knows.
+    pub(crate) fn entries_read(
+        &mut self,
+        core: &mut Core,
+        range: (i64, i64),
+    ) -> Result<Option<(Vec<u8>, u64)>, Error> {
+        let mut cost = Counts::default();
+        let Core { asker, directory, .. } = &mut *core;
+        let at = (&mut asker.endpoint, directory);
+        let read = self.read_range(at, range, u64::MAX, &mut cost)?;
+        if read.is_some() {
+            asker.endpoint.staleness.conclude_reads();
+            cost.read = 1;
+        }
+        core.meter.add(&cost);
+        Ok(read)
+    }
+
     /// The list's key.
     pub fn key(&self) -> &[u8] {
         &self.key
@@ -143,6 +171,38 @@ impl OpenList {
         Ok(found)
     }
 
+    /// The links of a range, by READs as far as possible; none for an element that is no link.
+    pub(crate) fn links(
+        &mut self,
+        core: &mut Core,
+        (start, stop): (i64, i64),
+        path: Path,
+    ) -> Result<Vec<Option<Link>>, Error> {
+        core.asker.ready()?;
+        let may_read = path != Path::Ask && core.asker.may_read(self.shard);
+        let read = match may_read && (path == Path::Read || self.is_near(start, stop)) {
+            true => self.entries_read(core, (start, stop))?,
+            false => None,
+        };
+        let Some((entries, total)) = read else {
+            let request = ListCommand::Range { start, stop }.request();
+            let (list, _) = core.ask_list(self.shard, &self.key, request)?;
+            let values = Items::parse(&list).into_iter().flat_map(Items::fields).flatten();
+            let values = values.map(FieldValue::from);
+            return Ok(values.map(FieldValue::without_place).collect());
+        };
+        let (first, _) = range(total, start, stop).unwrap_or((0, 0));
+        let values = values_of(&entries);
+        let links = values.iter().zip(0..).map(|(value, at)| match value {
+            Value::Plain(_) => None,
+            Value::Link { key, hint } => {
+                let place = LinkPlace { key: (*self.key).into(), at: LinkAt::Element(first + at) };
+                Some(Link { key: key.clone(), hint: *hint, link: Some(place) })
+            }
+        });
+        Ok(links.collect())
+    }
+
     /// A range, by READs as far as possible.
     fn range_read(
         &mut self,
@@ -154,7 +214,8 @@ impl OpenList {
         let Core { asker, directory, .. } = &mut *core;
         let at = (&mut asker.endpoint, directory);
         let read = self.read_range(at, range, most_chunks, &mut cost)?;
-        let Some(items) = read else { return self.range_asked(core, range, cost) };
+        let Some((entries, _)) = read else { return self.range_asked(core, range, cost) };
+        let items = texts(&entries);
         asker.endpoint.staleness.conclude_reads();
         self.events.read += 1;
         cost.read = 1;
@@ -260,6 +321,13 @@ pub(crate) fn wait_for_any(
     let request = ListCommand::Pop { side, count, fits_frame: false }.request();
     let found = core.wait_for_any((keys, None), request, time)?;
     Ok(found.map(|(key, list)| ListTaken { key, items: items_of(&list) }))
+}
+
+/// The texts of encoded entries.
+fn texts(entries: &[u8]) -> Vec<Vec<u8>> {
+    let mut buffer = TextBuffer::default();
+    let all = entries_in(entries).filter_map(Entry::split);
+    all.map(|(entry, _)| entry.text(&mut buffer).to_vec()).collect()
 }
 
 fn items_of(list: &[u8]) -> Vec<Vec<u8>> {

@@ -246,9 +246,21 @@ pub(crate) fn find_record(
 ) -> Result<(Option<Record>, u32), Error> {
     let table = &directory.shards[shard].table;
     let mut lookup = Lookup::begin(key, hash, kind, table);
+    let found = follow_lookup((endpoint, directory), &mut lookup, shard, cost)?;
+    Ok((found, lookup.retries()))
+}
+
+/// Carries a lookup out that has begun in this shard. `None` if only the owner knows.
+#[inline]
+pub(crate) fn follow_lookup(
+    (endpoint, directory): (&mut Endpoint, &mut Directory),
+    lookup: &mut Lookup<'_>,
+    shard: usize,
+    cost: &mut Counts,
+) -> Result<Option<Record>, Error> {
     // Bounded: a walk begins again a bounded number of times.
     let found = loop {
-        match follow(&mut lookup, shard as u32, endpoint, cost)? {
+        match follow(lookup, shard as u32, endpoint, cost)? {
             End::Found(found) => break Some(found),
             End::Ask(_) => break None,
             End::Restart | End::Stale | End::Beyond => {
@@ -260,7 +272,7 @@ pub(crate) fn find_record(
         }
     };
     cost.retries += u64::from(lookup.retries());
-    Ok((found, lookup.retries()))
+    Ok(found)
 }
 
 /// Why bytes that have just landed may not count, although they pass their checks.

@@ -16,9 +16,13 @@ use crate::found::{Each, Got};
 use crate::hash::OpenHash;
 use crate::in_flight::Ticket;
 use crate::large::ask_any_size;
+use crate::links::{
+    Chased, EachChased, Link as KeyLink, LinkSession, Sought, chase, chase_batch, mend,
+};
 use crate::list::{self, ListItems, ListTaken, OpenList};
 use crate::options::{Options, SetOptions};
 use crate::path::Path;
+use crate::plans::{self, PlanRun, PlanTrees};
 use crate::read;
 use crate::replicated;
 use crate::router::Router;
@@ -33,6 +37,7 @@ use remora_index::rtree::Query;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
+use remora_plan::Plan;
 use remora_protocol::list::Side;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject};
@@ -48,6 +53,8 @@ pub struct Session {
     pub(crate) core: Core,
     batch: Batch,
     trees: TreeSearcher,
+    links: LinkSession,
+    plan_trees: PlanTrees,
 }
 
 impl Session {
@@ -72,7 +79,13 @@ impl Session {
             meter: Counts::default(),
             needed_bytes: 0,
         };
-        Ok(Self { core, batch: Batch::default(), trees: TreeSearcher::new(admission) })
+        Ok(Self {
+            core,
+            batch: Batch::default(),
+            trees: TreeSearcher::new(admission),
+            links: LinkSession::default(),
+            plan_trees: PlanTrees::default(),
+        })
     }
 
     /// The transport of this session.
@@ -450,6 +463,88 @@ impl Session {
         path: Path,
     ) -> Result<Got<'_>, Error> {
         open.get(&mut self.core, name, path)
+    }
+
+    /// The link in a field of a hash, with its hint if READs find it; none if the field is not there, or
+    /// no link.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn link_get(
+        &mut self,
+        open: &mut OpenHash,
+        name: &[u8],
+        path: Path,
+    ) -> Result<Option<KeyLink>, Error> {
+        open.link(&mut self.core, name, path)
+    }
+
+    /// Follows a link: what its key holds, a hash with all its fields or a string. One READ if the
+    /// link's hint is good and the target is a string, or a hash that lies whole in its record; a READ,
+    /// a bucket and a record if it is stale; the last two without a hint. The fields of a larger hash
+    /// are asked for.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn chase<'s>(&'s mut self, link: &'s KeyLink, path: Path) -> Result<Chased<'s>, Error> {
+        chase(&mut self.core, &mut self.links, link, path)
+    }
+
+    /// Follows many links, of all shards, by READs in one batch as [`Session::chase`] does one. Calls
+    /// `each` once for each, in any order. Returns the cost of the whole batch. Each target is as it was
+    /// at one moment; two of them may be of different moments.
+    ///
+    /// # Errors
+    /// See [`Error`]. `each` may have been called for some links.
+    pub fn chase_batch(
+        &mut self,
+        links: &[KeyLink],
+        path: Path,
+        each: &mut EachChased<'_>,
+    ) -> Result<Counts, Error> {
+        let before = self.core.meter;
+        let all: Vec<_> = links.iter().map(Sought::of).collect();
+        chase_batch(&mut self.core, &mut self.links, &all, path, each)?;
+        Ok(self.core.counted(self.core.meter.since(&before)))
+    }
+
+    /// The links of a range of a list, with their hints if READs find them; none for an element that is no
+    /// link.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn link_range(
+        &mut self,
+        open: &mut OpenList,
+        range: (i64, i64),
+        path: Path,
+    ) -> Result<Vec<Option<KeyLink>>, Error> {
+        open.links(&mut self.core, range, path)
+    }
+
+    /// Links, up to [`MAX_STALE_LINKS`](crate::MAX_STALE_LINKS), that did not lead to their targets when the
+    /// session followed them, though the targets are there: their owners can mend their hints.
+    pub fn stale_links(&self) -> usize {
+        self.links.stale.len()
+    }
+
+    /// Reports up to so many of those links to their owners, in one pipeline. How many hints they mended:
+    /// an owner looks at a bounded number in each second.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn mend_links(&mut self, most: usize) -> Result<u64, Error> {
+        mend(&mut self.core, &mut self.links.stale, most)
+    }
+
+    /// Runs a plan: by READs if the path says so, or if it is [`Path::Choose`] and the session chooses
+    /// them, otherwise by one message to the server. The rows are the same.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn run_plan(&mut self, plan: &Plan, path: Path) -> Result<PlanRun, Error> {
+        let Self { core, trees, links, plan_trees, .. } = self;
+        plans::run(core, (plan_trees, links, trees), plan, path)
     }
 
     /// Executes an operation that changes a key once the key holds something for it: at once, or

@@ -68,6 +68,21 @@ impl<'s> HashKey<'s> {
         Ok(self.core.hash_get(self.view, name, self.path)?)
     }
 
+    /// The link in a field; none if the field is not there, or no link: [`Session::link_get`].
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let zone = session.hash(b"courier:7")?.link(b"zone")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link(self, name: &[u8]) -> Result<Option<core::Link>, Error> {
+        Ok(self.core.link_get(self.view, name, self.path)?)
+    }
+
     /// The values of fields, in the order of the names, all of one moment. It always asks.
     ///
     /// # Errors

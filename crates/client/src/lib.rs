@@ -62,6 +62,7 @@
 //! | `read`, `asked` | Operations concluded by READs alone; operations that the server answered. |
 //! | `hits` | Lookups that found a pointer. |
 //! | `stale` | READs through a pointer that found a dead or another record. |
+//! | `stale_hints` | Hints of links that did not lead to the record of the link's key. |
 //! | `retries` | READs repeated because the record changed meanwhile. |
 //! | `lease_expired`, `renewals` | Pointers not used because their lease had ended; operations asked to renew it before. |
 //! | `read_lease_lapsed` | Operations asked because the session's read lease had lapsed. |
@@ -87,6 +88,12 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Links and plans
+//!
+//! A field of a hash may be a link, which names a key and carries a hint of where the key's record lies.
+//! [`Session::chase`] follows it by one READ, [`Session::chase_many`] many of them in one batch, and
+//! [`Session::run_plan`] answers a question over many links, by READs or by one message.
 //!
 //! # Clusters
 //!
@@ -125,6 +132,7 @@ mod cluster;
 mod error;
 mod geo;
 mod hash;
+mod links;
 mod list;
 mod options;
 mod scan;
@@ -143,12 +151,15 @@ pub use hash::HashKey;
 pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use remora_client_core::{
-    AllMembers, Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, ListTaken,
-    Path, Policy, Route, ServedBy, Side, SyncPoint, Why,
+    AllMembers, Chased, Counts, DataBufferCounts, Each, EachChased, Explanation, FieldValue, Got,
+    HashContent, Link, LinkAt, LinkPlace, ListEvents, ListItems, ListTaken, Path, PlanRun, Policy,
+    Route, ServedBy, Side, SyncPoint, Target, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};
 pub use remora_layout::tree::TreeKind;
+/// Plans: questions over many keys, as data and as text.
+pub use remora_plan as plan;
 pub use remora_protocol::tree::ObjectId;
 pub use scan::{Scan, ScannedKey};
 pub use session::{ExpireWhen, KeyType, Session, Ttl};

@@ -119,6 +119,22 @@ impl ListKey<'_> {
         Ok(self.core.list_range(self.view, (start, stop), self.path)?)
     }
 
+    /// The links of a range, from one index to another, both included; none for an element that is no link:
+    /// [`Session::link_range`].
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let first = session.list(b"friends:7")?.links(0, 9)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn links(&mut self, start: i64, stop: i64) -> Result<Vec<Option<core::Link>>, Error> {
+        Ok(self.core.link_range(self.view, (start, stop), self.path)?)
+    }
+
     /// The element of an index, if there is one.
     ///
     /// # Errors

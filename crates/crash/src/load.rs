@@ -234,6 +234,10 @@ impl Writer {
                     self.refused(round, &String::from_utf8_lossy(text))?;
                     continue;
                 }
+                // A wait for elements whose time is over, while changes were refused: nothing was taken.
+                if matches!(reply, Value::Null) {
+                    continue;
+                }
                 for (at, number) in sent {
                     self.doubtful[at] = false;
                     round.acknowledge(self.own[at], number);

@@ -23,8 +23,8 @@ pub use shard::{
     SnapshotTurn, SplitOperation, TailPiece, Tried, WaitFor, WaiterName, split_operation,
 };
 pub use store::{
-    Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,
-    table_end,
+    Download, Durability, FindElsewhere, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions,
+    ShardStats, table_end,
 };
 pub use types::object::{LongRead, Turn};
 pub use types::string::{LargeSet, Upload};

@@ -38,7 +38,7 @@ pub use waiting::{Served, WaitFor, WaiterName};
 
 use crate::evict::Id;
 use crate::keys;
-use crate::store::{DependsOn, Now, ShardOptions, ShardStats, Store, audit};
+use crate::store::{DependsOn, FindElsewhere, Now, ShardOptions, ShardStats, Store, audit};
 use crate::types::object::{Listing, LongRead, On, Turn, Types};
 use crate::types::registry;
 use crate::types::string::{self, Set};
@@ -180,6 +180,11 @@ impl<J: Journal> Shard<J> {
     /// ([`Status::NotKept`]); what expires or is removed for others goes on.
     pub fn set_keeps(&mut self, keeps: bool) {
         self.store.keeps = keeps;
+    }
+
+    /// From now on the hints of links to keys of other shards are found so.
+    pub fn set_find_elsewhere(&mut self, find: FindElsewhere) {
+        self.store.set_find_elsewhere(find);
     }
 
     /// Whether enough replicas keep up. While they do not, changes are refused
@@ -382,8 +387,8 @@ impl<J: Journal> Shard<J> {
             Command::Replicated { until, replicas } => self.execute_replicated(until, replicas),
             // A shard knows of no cluster.
             Command::Topology { .. } => Reply::status(Status::NotFound),
-            // It is answered in turns only.
-            Command::Elements { .. } => Reply::status(Status::Malformed),
+            // They are answered in turns only, a plan by the server.
+            Command::Elements { .. } | Command::Plan { .. } => Reply::status(Status::Malformed),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }

@@ -78,6 +78,8 @@ fn commands_round_trip() {
         Command::Elements { key: b"", start: i64::MIN, stop: i64::MAX },
         Command::Topology { from: 0 },
         Command::Topology { from: u32::MAX },
+        Command::Plan { plan: b"" },
+        Command::Plan { plan: b"some plan" },
         Command::Digest { key: None },
         Command::Digest { key: Some(b"key") },
         Command::Flush,
@@ -171,7 +173,7 @@ fn operations() -> Vec<[u8; 2]> {
     let types = Request::TYPES.iter();
     let typed = types.flat_map(|&(kind, count)| (0..=count).map(move |op| [kind.0, op]));
     let digest = [[0, Op::Digest as u8]];
-    (0..=37).map(|op| [0, op]).chain(digest).chain(typed).collect()
+    (0..=38).map(|op| [0, op]).chain(digest).chain(typed).collect()
 }
 
 /// The value of a request for a refined search.

@@ -10,6 +10,7 @@ use remora_engine::{
 use remora_geometry::{Shape, Wkb};
 use remora_layout::database::Database;
 use remora_layout::limits::STAGE_IDLE_S;
+use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_layout::slot::{SLOTS, slot_of};
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
@@ -323,7 +324,9 @@ impl Source {
             let name = format!("f{}", self.random.below(200)).into_bytes();
             Items::push(&mut names, &name);
             Items::push(&mut list, &name);
-            Items::push(&mut list, &self.random.bytes_up_to(80));
+            let value = self.random.bytes_up_to(80);
+            let is_link = value.len() % 4 == 1;
+            Items::push_field(&mut list, Field { value: &value, is_link });
         }
         let (pairs, names) = (Items::parse(&list).unwrap(), Items::parse(&names).unwrap());
         let name = b"count";
@@ -373,6 +376,12 @@ impl Source {
         }
         Items::push(&mut list, &value);
         let items = Items::parse(&list).unwrap();
+        let mut marked = Vec::new();
+        for element in items.iter().flatten() {
+            let is_link = element.len() % 3 == 1;
+            Items::push_field(&mut marked, Field { value: element, is_link });
+        }
+        let marked = Items::parse(&marked).unwrap();
         let mut two = Vec::new();
         items.iter().flatten().chain([&value[..]]).take(2).for_each(|of| Items::push(&mut two, of));
         let pivot_and_value = Items::parse(&two).unwrap();
@@ -380,7 +389,7 @@ impl Source {
         let (index, value) = (random.below(90) as i64 - 45, &value[..]);
         let command = match random.below(15) {
             14 => ListCommand::Store { items },
-            0..=4 => ListCommand::Push { side, if_there: random.one_in(6), items },
+            0..=4 => ListCommand::Push { side, if_there: random.one_in(6), items: marked },
             5..=7 => {
                 let count = random.below(if most > 4 { 60 } else { 4 });
                 ListCommand::Pop { side, count, fits_frame: random.one_in(2) }

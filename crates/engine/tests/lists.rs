@@ -3,7 +3,10 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_layout::limits::{CHUNK_BYTES, CHUNK_ENTRIES, LIST_TURN_CHUNKS, WHOLE_ENTRIES};
+use remora_layout::limits::{
+    CHUNK_BYTES, CHUNK_ENTRIES, LIST_TURN_CHUNKS, MAX_KEY_BYTES, WHOLE_ENTRIES,
+};
+use remora_layout::packed::Field;
 use remora_protocol::list::{ListCommand, Search, Side};
 use remora_protocol::message::Status;
 use remora_protocol::set::SetCommand;
@@ -41,8 +44,12 @@ fn decoded(value: &[u8]) -> Vec<Vec<u8>> {
     Items::parse(value).unwrap().iter().flatten().map(<[u8]>::to_vec).collect()
 }
 
+/// Some of the elements are links: to all other commands those are their texts.
 fn push(shard: &mut Shard, key: &[u8], side: Side, items: &[Vec<u8>]) -> (Status, i64) {
-    let list = encoded(items.iter().map(Vec::as_slice));
+    let mut list = Vec::new();
+    let is_link = |item: &[u8]| item.len() % 4 == 1 && item.len() <= MAX_KEY_BYTES;
+    let field = |item| Field { value: item, is_link: is_link(item) };
+    items.iter().for_each(|item| Items::push_field(&mut list, field(item)));
     let items = Items::parse(&list).unwrap();
     let (status, number, _) = of(shard, key, ListCommand::Push { side, if_there: false, items });
     (status, number)

@@ -21,8 +21,9 @@ mod stalled_uploads;
 mod string_oracle;
 mod synced;
 
-// Hashes, and sets.
+// Hashes, with links, and sets.
 mod hashes;
+mod links;
 mod sets;
 
 // Lists.

@@ -12,6 +12,7 @@ use remora_layout::limits::{
     SNAPSHOT_OPERATION_BYTES, SNAPSHOT_PIECE_BYTES, SNAPSHOT_TURN_BYTES, SNAPSHOT_TURN_KEYS,
     SNAPSHOT_WAIT_S,
 };
+use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::hash::HashCommand;
@@ -45,7 +46,8 @@ fn change_hash(shard: &mut Shard, random: &mut Random, fields: u64) {
         let name = format!("f{}", random.below(fields)).into_bytes();
         Items::push(&mut names, &name);
         Items::push(&mut list, &name);
-        Items::push(&mut list, &random.bytes_up_to(80));
+        let (value, is_link) = (random.bytes_up_to(80), random.one_in(4));
+        Items::push_field(&mut list, Field { value: &value, is_link });
     }
     let (pairs, names) = (Items::parse(&list).unwrap(), Items::parse(&names).unwrap());
     let command = match random.below(3) {
@@ -140,16 +142,17 @@ fn change_list(shard: &mut Shard, random: &mut Random, elements: u64) {
             0 => random.bytes_up_to(9_000),
             _ => format!("element {}", random.below(300)).into_bytes(),
         };
+        // A list that is stored is short again: seldom, or none would be long.
+        let which = if random.below(5_000) == 0 { 16 } else { random.below(16) };
         let mut list = Vec::new();
         // It stays at about so many elements.
         let length = of_list(shard, ListCommand::Length).1;
         let count = if (length as u64) < elements { 1 + random.below(8) } else { 0 };
-        (0..count.max(1)).for_each(|_| Items::push(&mut list, &value));
+        let element = Field { value: &value, is_link: which <= 2 };
+        (0..count.max(1)).for_each(|_| Items::push_field(&mut list, element));
         let items = Items::parse(&list).unwrap();
         let side = if random.one_in(2) { Side::Left } else { Side::Right };
         let index = random.below(elements) as i64 - elements as i64 / 2;
-        // A list that is stored is short again: seldom, or none would be long.
-        let which = if random.below(5_000) == 0 { 16 } else { random.below(16) };
         let command = match which {
             16 => ListCommand::Store { items },
             0..=5 => ListCommand::Push { side, if_there: false, items },

@@ -2,6 +2,7 @@
 
 use crate::key_batch::KeyBatch;
 use remora_layout::hash::KeyHash;
+use remora_plan::Want;
 use remora_protocol::message::Status;
 use remora_protocol::{Claim, Reply};
 
@@ -11,6 +12,8 @@ pub enum Order {
     Execute(Vec<u8>),
     /// Execute a command for each of these keys, with one reply for all.
     ExecuteEach(Box<KeyBatch>),
+    /// Look at what a plan's run wants. The reply has the answers, those to the first wants at least.
+    Look(Box<PlanLook>),
     /// Reply once the shard's present changes are where they are wanted, or at this time, Unix ms; 0
     /// for never. The reply says how it stands.
     Await {
@@ -41,6 +44,12 @@ pub enum Order {
     Continue,
     /// Send no more of it.
     Abandon,
+}
+
+/// What a plan's run wants of one shard, with the hash of each want's key in its database.
+pub struct PlanLook {
+    /// The wants. Those for objects go on behind as many objects as `next` says, a number of 8 bytes.
+    pub wants: Vec<(KeyHash, Want)>,
 }
 
 /// A request that may wait for keys of a shard.

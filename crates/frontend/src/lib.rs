@@ -54,8 +54,8 @@ pub use counts::{ConnectionCounts, Counter};
 pub use executor::{Executor, News};
 pub use in_flight::{Question, What, group};
 pub use job::{
-    Job, Joint, JointOrder, JointStep, Order, OwnedReply, PARKED, PartAnswer, PartOrder, Token,
-    WaitFor, Wanted,
+    Job, Joint, JointOrder, JointStep, Order, OwnedReply, PARKED, PartAnswer, PartOrder, PlanLook,
+    Token, WaitFor, Wanted,
 };
 pub use key_batch::{
     Each, KeyBatch, KeyCommand, KeyReplies, KeyReply, PartRequest, REPLY_HEAD_BYTES, WantedBytes,

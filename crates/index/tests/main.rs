@@ -1,11 +1,13 @@
 //! The integration tests of the hash index and the R-trees: one binary, a module for each feature.
 
 mod chain;
+mod cuckoo;
 mod feeder;
 mod fixture;
 mod hash_growth;
 mod hash_hints;
 mod hash_oracle;
+mod link_hints;
 mod rtree_cursor;
 mod rtree_ended;
 mod rtree_forged;

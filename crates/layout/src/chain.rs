@@ -37,17 +37,26 @@
 //!         1110xxxx | 8 | text       a text of 64 to 4095 bytes
 //!         0xf0 | bytes 32 | text    a longer text
 //!         0xf1 .. 0xf4 | integer    an integer of 2, 3, 4 or 8 bytes
+//!         0xf5 | bytes 8 | key | hint 8     a link to a key of up to 255 bytes
+//!         0xf6 | bytes 32 | key | hint 8    a link to a longer one
+//!         0xf9, 0xfa                the same two without a hint
 //! ```
 //! An entry whose text is an integer in its canonical form ([`crate::integer`]) is stored as that, in
 //! the shortest form. So equal entries are equal bytes. (The forms are those of Redis's listpacks,
 //! without the length behind each entry.)
+//!
+//! A link's text is its key ([`crate::link`]). Its hint is no part of the checksum, so that it is mended in
+//! place. In a list that lies whole in its record the hints stand behind all entries, and the entries
+//! are without.
 
 use crate::hash::checksum;
 use crate::integer;
 use crate::kind::Kind;
-use crate::limits::{CACHE_LINE_BYTES, MAX_VALUE_BYTES};
+use crate::limits::{CACHE_LINE_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
+use crate::link::Linked;
 use crate::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, NotANode, Proof};
 use crate::node::{check_head, check_proof, word_at};
+use crate::packed::Field;
 use crate::part::part_secret;
 use crate::record::{
     CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, Reject, State, checksum_seed,
@@ -58,7 +67,7 @@ pub const CHAIN_STATE_BYTES: usize = 64;
 /// Bytes of a chunk before its entries and the room before them.
 pub const CHUNK_HEADER_BYTES: usize = 56;
 /// Bytes of an encoded entry beside its text, at most.
-pub const MAX_ENTRY_HEAD_BYTES: usize = 5;
+pub const MAX_ENTRY_HEAD_BYTES: usize = 5 + WORD_BYTES;
 
 /// Word offsets in a state block, beside [`crate::node::word`].
 pub mod state_word {
@@ -97,6 +106,13 @@ pub enum Entry<'a> {
     Text(&'a [u8]),
     /// An integer.
     Integer(i64),
+    /// A link to this key.
+    Link {
+        /// The key.
+        key: &'a [u8],
+        /// Where its record lay; 0: not known.
+        hint: u64,
+    },
 }
 
 /// Memory for the text of an integer.
@@ -123,8 +139,26 @@ impl<'a> Entry<'a> {
         'a: 'b,
     {
         match *self {
-            Self::Text(text) => text,
+            Self::Text(text) | Self::Link { key: text, .. } => text,
             Self::Integer(integer) => buffer.0.format(integer).as_bytes(),
+        }
+    }
+
+    /// The element, and whether it is a link.
+    #[inline]
+    pub fn field<'b>(&self, buffer: &'b mut TextBuffer) -> Field<'b>
+    where
+        'a: 'b,
+    {
+        Field { value: self.text(buffer), is_link: matches!(self, Self::Link { .. }) }
+    }
+
+    /// Whether this is the entry of that text, or a link to that key.
+    #[inline]
+    pub fn has_text(&self, text: &Self) -> bool {
+        match *self {
+            Self::Link { key, .. } => Entry::of(key) == *text,
+            other => other == *text,
         }
     }
 
@@ -134,6 +168,10 @@ impl<'a> Entry<'a> {
         match *self {
             Self::Text(text) => push_text(out, text),
             Self::Integer(integer) => push_integer(out, integer),
+            Self::Link { key, hint } => {
+                push_key(out, key, 0);
+                out.extend_from_slice(&hint.to_le_bytes());
+            }
         }
     }
 
@@ -144,6 +182,11 @@ impl<'a> Entry<'a> {
         let (all, rest) = bytes.split_at_checked(head + text_bytes)?;
         if is_text(bytes[0]) {
             return Some((Self::Text(&all[head..]), rest));
+        }
+        if is_link(bytes[0]) {
+            let (key, hint) = all[head..].split_at(text_bytes - hint_bytes(bytes[0]));
+            let hint = hint.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            return Some((Self::Link { key, hint }, rest));
         }
         let signed = |from: usize| {
             let mut word = [if all[head - 1] & 0x80 == 0 { 0 } else { 0xff }; 8];
@@ -167,7 +210,23 @@ const fn is_text(first: u8) -> bool {
     matches!(first, 0x80..=0xbf | 0xe0..=0xf0)
 }
 
-/// Bytes of the first entry's head, and of the text behind it.
+/// Forms of a link: with a short key, and with a longer one.
+const LINK: [u8; 2] = [0xf5, 0xf6];
+/// The bit of a link without a hint.
+const NO_HINT: u8 = 0xc;
+
+/// Whether an entry that begins with this byte is a link.
+const fn is_link(first: u8) -> bool {
+    matches!(first, 0xf5 | 0xf6 | 0xf9 | 0xfa)
+}
+
+/// Bytes of the hint at the end of an entry that begins with this byte.
+#[inline(always)]
+const fn hint_bytes(first: u8) -> usize {
+    if matches!(first, 0xf5 | 0xf6) { WORD_BYTES } else { 0 }
+}
+
+/// Bytes of the first entry's head, and of the text behind it, with its hint.
 #[inline(always)]
 fn head_of(bytes: &[u8]) -> Option<(usize, usize)> {
     let first = *bytes.first()?;
@@ -182,8 +241,67 @@ fn head_of(bytes: &[u8]) -> Option<(usize, usize)> {
         }
         0xf1..=0xf3 => (1 + (first - 0xef) as usize, 0),
         0xf4 => (9, 0),
+        0xf5 | 0xf9 => (2, *bytes.get(1)? as usize + hint_bytes(first)),
+        0xf6 | 0xfa => {
+            let length = bytes.get(1..)?.first_chunk()?;
+            (5, (u32::from_le_bytes(*length) as usize).checked_add(hint_bytes(first))?)
+        }
         _ => return None,
     })
+}
+
+/// Appends a link to a key, all but its hint; `no_hint` is [`NO_HINT`] or 0.
+fn push_key(out: &mut Vec<u8>, key: &[u8], no_hint: u8) {
+    match u8::try_from(key.len()) {
+        Ok(bytes) => out.extend_from_slice(&[LINK[0] ^ no_hint, bytes]),
+        Err(_) => {
+            out.push(LINK[1] ^ no_hint);
+            out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        }
+    }
+    out.extend_from_slice(key);
+}
+
+/// Encoded entries as they stand in a record: links without hints, and their hints behind one another.
+pub fn split_hints(bytes: &[u8]) -> (Vec<u8>, Vec<u64>) {
+    let (mut text, mut hints) = (Vec::with_capacity(bytes.len()), Vec::new());
+    for one in encoded(bytes) {
+        match Entry::split(one) {
+            Some((Entry::Link { key, hint }, _)) => {
+                push_key(&mut text, key, NO_HINT);
+                hints.push(hint);
+            }
+            _ => text.extend_from_slice(one),
+        }
+    }
+    (text, hints)
+}
+
+/// The reverse: the entries of a record's value, each link with its hint.
+pub fn join_hints(linked: Linked<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(linked.text.len() + linked.len() * WORD_BYTES);
+    let mut number = 0;
+    for one in encoded(linked.text) {
+        match Entry::split(one) {
+            Some((Entry::Link { key, .. }, _)) => {
+                Entry::Link { key, hint: linked.hint(number) }.push(&mut out);
+                number += 1;
+            }
+            _ => out.extend_from_slice(one),
+        }
+    }
+    out
+}
+
+/// Whether the first of encoded entries is a link.
+#[inline]
+pub fn begins_with_link(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| is_link(*first))
+}
+
+/// Whether any of encoded entries is a link.
+pub fn has_links(bytes: &[u8]) -> bool {
+    encoded(bytes).any(begins_with_link)
 }
 
 fn push_text(out: &mut Vec<u8>, text: &[u8]) {
@@ -356,7 +474,8 @@ pub fn head_sum(head: &[u8], seed: u64) -> u64 {
 /// The part of a chunk's checksum that one entry gives, which begins at this byte of the chunk.
 #[inline(always)]
 pub fn entry_sum(entry: &[u8], at: usize, seed: u64) -> u64 {
-    checksum(entry, seed.wrapping_add(at as u64))
+    let hint = entry.first().map_or(0, |first| hint_bytes(*first));
+    checksum(&entry[..entry.len() - hint], seed.wrapping_add(at as u64))
 }
 
 /// The part of a chunk's checksum that these entries give, the first of which begins at this byte.
@@ -474,6 +593,7 @@ const _: () = assert!(MAX_VALUE_BYTES + MAX_ENTRY_HEAD_BYTES <= u32::MAX as usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link;
 
     fn encode(text: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -527,6 +647,38 @@ mod tests {
         assert_eq!(encoded(&all).count(), cases.len());
     }
 
+    #[test]
+    fn links_come_back_with_their_hints_and_are_found_by_their_text() {
+        let long = vec![b'k'; 300];
+        let keys: [(&[u8], u64); 4] = [(b"user:7", 9), (b"42", 0), (b"", 1), (&long, u64::MAX)];
+        let mut all = Vec::new();
+        Entry::of(b"plain").push(&mut all);
+        for (key, hint) in keys {
+            let link = Entry::Link { key, hint };
+            let mut one = Vec::new();
+            link.push(&mut one);
+            assert_eq!(
+                (first_bytes(&one), Entry::split(&one)),
+                (Some(one.len()), Some((link, &[][..])))
+            );
+            assert!((0..one.len()).all(|cut| Entry::split(&one[..cut]).is_none()));
+            assert!(link.has_text(&Entry::of(key)) && !link.has_text(&Entry::of(b"other")));
+            assert!(Entry::of(key).has_text(&Entry::of(key)) && !Entry::of(key).has_text(&link));
+            all.extend(one);
+        }
+        // A record holds the hints apart.
+        let (text, hints) = split_hints(&all);
+        assert_eq!(hints, keys.map(|(_, hint)| hint));
+        assert_eq!(text.len(), all.len() - 8 * hints.len());
+        let without = entries(&text).skip(1).zip(keys);
+        assert!(without.clone().count() == 4);
+        without.for_each(|(entry, (key, _))| assert_eq!(entry, Entry::Link { key, hint: 0 }));
+        let mut value = Vec::new();
+        link::make(&mut value, 40, &text, &hints);
+        assert_eq!(join_hints(Linked::of(&value).unwrap()), all);
+        assert!(has_links(&all) && has_links(&text) && !has_links(&all[..6]));
+    }
+
     const HOME: ChunkHome = ChunkHome::new(0x5ec2e7, 3, 40, 2);
     const AT: ChunkRef = ChunkRef::new(77, 5, 9);
 
@@ -575,6 +727,25 @@ mod tests {
         }
         for cut in 0..good.len() {
             assert!(verify_chunk(&good[..cut], HOME, AT).is_err());
+        }
+        // A link's hint is mended in place: it may be any word, its key may not.
+        let mut links = good.clone();
+        links.truncate(64);
+        let mut content = Vec::new();
+        Entry::Link { key: b"key", hint: 7 }.push(&mut content);
+        let end = 64 + content.len();
+        links.extend(&content);
+        links[24..32].copy_from_slice(&chunk_lengths(end).to_word().to_le_bytes());
+        links[32..40]
+            .copy_from_slice(&ChunkShape { entries: 1, begin: 64 }.to_word().to_le_bytes());
+        let seed = HOME.seed(77, 5);
+        let sum = head_sum(&links[CHECKED_FROM..CHUNK_HEADER_BYTES], seed)
+            .wrapping_add(entries_sum(&content, 64, seed));
+        links[16..24].copy_from_slice(&sum.to_le_bytes());
+        for byte in 64..end {
+            let mut bytes = links.clone();
+            bytes[byte] ^= 1;
+            assert_eq!(verify_chunk(&bytes, HOME, AT).is_ok(), byte >= end - 8, "byte {byte}");
         }
     }
 

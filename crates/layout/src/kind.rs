@@ -3,7 +3,8 @@
 //! ```text
 //!  0 .. 31     records that a key names, by the type of the object
 //!  32 .. 63    the same types: the object lies whole in its record
-//!  64 .. 255   parts: records that no key names, found through their object
+//!  64 .. 127   parts: records that no key names, found through their object
+//!  128 ..      the same once more: the value has links ([`crate::link`])
 //! ```
 //! A small object lies whole in its record; a change replaces that record, as it replaces a
 //! string's. A larger object has a root record, which stays. A reader demands the kind that it
@@ -13,6 +14,9 @@
 
 /// The bit of a key's record that holds a whole object of a type.
 const WHOLE: u8 = 32;
+
+/// The bit of a record whose value has links.
+const LINKED: u8 = 128;
 
 /// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +40,9 @@ impl Kind {
     pub const GEO: Self = Self(6);
     /// Reserved: the root record of a collection.
     pub const COLLECTION: Self = Self(7);
+
+    /// What a reader expects that takes the record of a key whatever its type; no record has it.
+    pub const ANY: Self = Self(31);
 
     /// A member of a GEO key: its name and score.
     pub const GEO_MEMBER: Self = Self(64);
@@ -71,7 +78,25 @@ impl Kind {
     /// part: the part's own kind.
     #[inline(always)]
     pub const fn of_type(self) -> Self {
-        if self.is_part() { self } else { Self(self.0 & !WHOLE) }
+        let plain = self.plain();
+        if plain.is_part() { plain } else { Self(plain.0 & !WHOLE) }
+    }
+
+    /// The kind of such a record whose value has links.
+    pub const fn linked(self) -> Self {
+        Self(self.0 | LINKED)
+    }
+
+    /// Whether its value has links, and hints that no checksum covers.
+    #[inline(always)]
+    pub const fn has_links(self) -> bool {
+        self.0 & LINKED != 0
+    }
+
+    /// The kind without a word about links: what a reader expects.
+    #[inline(always)]
+    pub const fn plain(self) -> Self {
+        Self(self.0 & !LINKED)
     }
 
     /// Whether such a record is the root of an object: it has a state block.
@@ -83,7 +108,7 @@ impl Kind {
     /// Whether such a record is a part of an object: no bucket names it.
     #[inline(always)]
     pub const fn is_part(self) -> bool {
-        self.0 >= 64
+        self.plain().0 >= 64
     }
 }
 
@@ -111,5 +136,11 @@ mod tests {
         let all: std::collections::BTreeSet<u8> =
             keyed.iter().chain(&parts).map(|kind| kind.0).collect();
         assert_eq!(all.len(), keyed.len() + parts.len());
+        for kind in keyed.iter().flat_map(|kind| [*kind, kind.whole()]).chain(parts) {
+            let linked = kind.linked();
+            assert!(linked.has_links() && !kind.has_links() && linked.plain() == kind);
+            assert_eq!((linked.of_type(), linked.is_part()), (kind.of_type(), kind.is_part()));
+            assert!(!linked.is_root(), "a root record's value is its state block");
+        }
     }
 }

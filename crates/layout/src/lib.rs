@@ -19,6 +19,7 @@ pub mod integer;
 pub mod kind;
 pub mod lag;
 pub mod limits;
+pub mod link;
 pub mod node;
 pub mod object;
 pub mod packed;

@@ -303,6 +303,9 @@ pub const CHUNK_ENTRIES: usize = 100;
 pub const CHUNK_BYTES: usize = 8 << 10;
 /// Bytes of the longest chunk that a client reads one-sidedly: one of [`CHUNK_BYTES`] in its slot.
 pub const CHUNK_READ_BYTES: usize = CHUNK_BYTES + CHUNK_BYTES / 4;
+/// Hints of links that a shard looks at in one second, at most, because clients say that they lead nowhere.
+/// Each costs a lookup or two: some 10 ms of the second.
+pub const LINK_MENDS_PER_SECOND: u64 = 20_000;
 /// Chunks that one turn of a search in a list looks at, for LREM and LINSERT: some ten microseconds
 /// with short elements. More, if more was added to the list since the last turn.
 pub const LIST_TURN_CHUNKS: u64 = 256;
@@ -444,6 +447,18 @@ pub const MAX_GEOMETRY_DEPTH: usize = 8;
 pub const MAX_GEOMETRY_COORDINATE: f64 = 1e150;
 /// Most objects that a search for the nearest gives: they fit a frame.
 pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
+/// Bytes of a plan in a message: some thousand keys, or as many conditions and names as it may have.
+pub const MAX_PLAN_BYTES: usize = 1 << 20;
+/// Plans that one thread runs at once; more wait for their turn.
+pub const PLANS_AT_ONCE: usize = 64;
+/// Bytes that the plans may hold that one thread runs at once, by their limits; more plans wait. One
+/// that may hold more runs alone.
+pub const PLANS_HELD_BYTES: u64 = 256 << 20;
+/// A thread takes answers of plans' questions until they have led to so many visits in one turn: some
+/// 0.2 ms. One batch of answers may exceed it.
+pub const PLAN_TURN_VISITS: usize = 1024;
+/// Work of a shard for plans' questions in one turn: keys, elements and objects.
+pub const PLAN_TURN_WORK: usize = 256;
 /// Work of a search for the nearest in one turn of its shard: nodes that it visits for the first
 /// time, and objects whose expiry it checks: some 0.2 ms.
 pub const NEAREST_TURN_WORK: u64 = 2048;

@@ -2,32 +2,58 @@
 //! other (as Redis's listpacks; the record's checksum covers them).
 //!
 //! ```text
-//! name_bytes 1 | value_bytes 1 | name | value
+//! name_bytes 1 | value_bytes 7 bits | link 1 bit | name | value
 //! ```
+//! The bit says that the value is a link: the name of a key ([`crate::link`]).
 
-/// Bytes of a name or a value at most: one byte holds its length.
-pub const MAX_PACKED_BYTES: usize = u8::MAX as usize;
+/// Bytes of a name or a value at most.
+pub const MAX_PACKED_BYTES: usize = 127;
+/// The bit of a value's length that says "a link".
+const LINK: u8 = 128;
 
 const _: () = assert!(crate::limits::WHOLE_ITEM_BYTES <= MAX_PACKED_BYTES);
 
+/// A value, and whether it is a link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Field<'a> {
+    /// Its bytes: of a link the key that it names.
+    pub value: &'a [u8],
+    /// Whether it is a link.
+    pub is_link: bool,
+}
+
+impl<'a> Field<'a> {
+    /// A value that is no link.
+    pub const fn plain(value: &'a [u8]) -> Self {
+        Self { value, is_link: false }
+    }
+}
+
 /// Appends a name with its value, each at most [`MAX_PACKED_BYTES`] long.
-pub fn push(packed: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub fn push(packed: &mut Vec<u8>, name: &[u8], field: Field<'_>) {
+    let Field { value, is_link } = field;
     debug_assert!(name.len() <= MAX_PACKED_BYTES && value.len() <= MAX_PACKED_BYTES);
-    packed.extend_from_slice(&[name.len() as u8, value.len() as u8]);
+    let link = if is_link { LINK } else { 0 };
+    packed.extend_from_slice(&[name.len() as u8, value.len() as u8 | link]);
     packed.extend_from_slice(name);
     packed.extend_from_slice(value);
 }
 
 /// Names and values, in order; ends early where the bytes are no valid encoding.
-pub fn pairs(packed: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+pub fn fields(packed: &[u8]) -> impl Iterator<Item = (&[u8], Field<'_>)> + Clone {
     let mut rest = packed;
     std::iter::from_fn(move || {
         let (&[name_bytes, value_bytes], after) = rest.split_first_chunk()?;
         let (name, after) = after.split_at_checked(name_bytes.into())?;
-        let (value, after) = after.split_at_checked(value_bytes.into())?;
+        let (value, after) = after.split_at_checked((value_bytes & !LINK).into())?;
         rest = after;
-        Some((name, value))
+        Some((name, Field { value, is_link: value_bytes & LINK != 0 }))
     })
+}
+
+/// The same, whatever is a link.
+pub fn pairs(packed: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    fields(packed).map(|(name, field)| (name, field.value))
 }
 
 /// The value of a name.
@@ -43,9 +69,11 @@ mod tests {
     #[test]
     fn pairs_come_back_and_cut_bytes_give_fewer() {
         let mut packed = Vec::new();
-        let all: [(&[u8], &[u8]); 3] = [(b"a", b"one"), (b"", b""), (&[7; 255], &[8; 255])];
-        all.iter().for_each(|(name, value)| push(&mut packed, name, value));
-        assert!(pairs(&packed).eq(all));
+        let all: [(&[u8], &[u8]); 3] = [(b"a", b"one"), (b"", b""), (&[7; 127], &[8; 127])];
+        let field = |(at, (name, value)): (usize, _)| (name, Field { value, is_link: at != 1 });
+        let marked: Vec<_> = all.into_iter().enumerate().map(field).collect();
+        marked.iter().for_each(|(name, field)| push(&mut packed, name, *field));
+        assert!(pairs(&packed).eq(all) && fields(&packed).eq(marked));
         assert_eq!(find(&packed, b""), Some(&b""[..]));
         assert_eq!(find(&packed, b"b"), None);
         for cut in 0..packed.len() {

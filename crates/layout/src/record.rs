@@ -26,6 +26,7 @@ use crate::database::Database;
 use crate::hash::{checksum, mix};
 use crate::kind::Kind;
 use crate::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::link::{self, Linked};
 use crate::pointer::RemotePointer;
 
 /// Bytes before the key.
@@ -264,7 +265,7 @@ pub fn verify_root_words(bytes: &[u8], generation: u32) -> Result<Mutable, Rejec
 /// What a reader expects: a record of this kind, of a key of this database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// The record's kind.
+    /// The record's kind; [`Kind::ANY`] for the record of a key of any type, which is never a part.
     pub kind: Kind,
     /// The key's database.
     pub database: Database,
@@ -281,8 +282,10 @@ impl From<Kind> for Wanted {
 /// A record whose bytes have passed every check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verified<'a> {
-    /// The value.
+    /// The value, without hints of links.
     pub value: &'a [u8],
+    /// Where it begins.
+    pub value_from: usize,
     /// Word 1 as it was read.
     pub mutable: Mutable,
     /// Where the record lies; the length is the record's own.
@@ -297,6 +300,17 @@ pub fn key_in(bytes: &[u8]) -> Option<&[u8]> {
     let word = bytes.get(CHECKED_FROM..RECORD_HEADER_BYTES)?;
     let lengths = Lengths::from_word(u64::from_le_bytes(*word.first_chunk()?))?;
     bytes.get(RECORD_HEADER_BYTES..)?.get(..lengths.key_bytes as usize)
+}
+
+/// How many bytes of a record's value its checksum covers: those of a root's state block, which
+/// changes and has a version and a checksum of its own, are none of them, nor are hints of links.
+#[inline(always)]
+pub fn checked_value_bytes(kind: Kind, value: &[u8]) -> usize {
+    match kind {
+        kind if kind.is_root() => 0,
+        kind if kind.has_links() => value.len() - link::hint_bytes(value),
+        _ => value.len(),
+    }
 }
 
 /// Checks bytes that were fetched from `slot` of `region`: guardian, header, checksum, full key,
@@ -340,20 +354,32 @@ pub fn verify<'a>(
     }
     let seed = checksum_seed(secret, region, slot, guardian.generation);
     let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
-    // The state block of a root record changes, and has its own version and checksum.
-    let checked_to = if lengths.kind.is_root() { value_from } else { length };
-    if checksum(&bytes[CHECKED_FROM..checked_to], seed) != word(2) {
+    let value = &bytes[value_from..length];
+    if checksum(&bytes[CHECKED_FROM..value_from + checked_value_bytes(lengths.kind, value)], seed)
+        != word(2)
+    {
         return Err(Reject::Torn);
     }
     if lengths.database != database || &bytes[RECORD_HEADER_BYTES..value_from] != key {
         return Err(Reject::OtherKey);
     }
-    if lengths.kind != kind && !(kind.is_root() && lengths.kind == kind.whole()) {
-        return Err(Reject::OtherKind);
+    let is = lengths.kind.plain();
+    if is != kind && !(kind.is_root() && is == kind.whole()) {
+        match kind {
+            // No key names a part, though its name may equal the key.
+            Kind::ANY if is.is_part() => return Err(Reject::OtherKey),
+            Kind::ANY => {}
+            _ => return Err(Reject::OtherKind),
+        }
     }
+    let (value, value_from) = match lengths.kind.has_links() {
+        true => (Linked::of(value).ok_or(Reject::Torn)?.text, value_from + link::HEAD_BYTES),
+        false => (value, value_from),
+    };
     Ok(Verified {
         kind: lengths.kind,
-        value: &bytes[value_from..length],
+        value,
+        value_from,
         mutable: Mutable::from_word(word(1)),
         pointer: RemotePointer {
             region,
@@ -395,7 +421,9 @@ mod tests {
         bytes[24..32].copy_from_slice(&lengths.to_word().to_le_bytes());
         bytes[32..32 + key.len()].copy_from_slice(key);
         bytes[32 + key.len()..].copy_from_slice(value);
-        let sum = checksum(&bytes[CHECKED_FROM..], checksum_seed(SECRET, region, slot, generation));
+        let seed = checksum_seed(SECRET, region, slot, generation);
+        let checked_to = 32 + key.len() + checked_value_bytes(kind, value);
+        let sum = checksum(&bytes[CHECKED_FROM..checked_to], seed);
         bytes[16..24].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
@@ -440,7 +468,7 @@ mod tests {
     #[test]
     fn a_whole_record_of_another_kind_is_not_believed() {
         let whole = Kind::HASH.whole();
-        let kinds = [Kind::STRING, whole, Kind::GEO_MEMBER, Kind::OBJECT, Kind(255)];
+        let kinds = [Kind::STRING, whole, Kind::GEO_MEMBER, Kind::OBJECT, Kind(127)];
         for (is, wanted) in kinds.iter().flat_map(|is| kinds.map(|wanted| (*is, wanted))) {
             let bytes = record_of(is, (1, 9, 4), b"key", b"value");
             for generation in [Some(4), None] {
@@ -450,6 +478,17 @@ mod tests {
                     if is == wanted { Ok(b"value".to_vec()) } else { Err(Reject::OtherKind) };
                 assert_eq!(believed, expected, "{is:?} for {wanted:?}");
             }
+        }
+        // Links are no other kind: the type's own code looks for them.
+        let mut value = Vec::new();
+        link::make(&mut value, 32 + 3, b"text", &[1, 2]);
+        let mut bytes = record_of(whole.linked(), (1, 9, 4), b"key", &value);
+        for (word, expected) in [(0, true), (1, true), (2, false)] {
+            // A hint may be any word; what is before is checked.
+            let at = bytes.len() - 8 * (word + 1);
+            bytes[at] ^= 1;
+            let found = verify(&bytes, SECRET, 1, 9, None, Kind::HASH, b"key");
+            assert_eq!(found.is_ok(), expected, "word {word} from the end");
         }
         // A reader of an object takes one that lies whole in its record too.
         let bytes = record_of(whole, (1, 9, 4), b"key", b"value");

@@ -15,6 +15,8 @@
 //!             5, 6, 7                                        GETALL, GETKEY, ONCE
 //!             8 | rows 8                                     SKIP
 //!             9 | rows 8                                     TAKE
+//!             10                                             GETLEVEL
+//!             11 | word                                      SUFFIX
 //! condition   test 1 | word | word to compare with, if the test has one
 //! test        0 EXISTS, 1 MISSING, 2 =, 3 !=, 4 <, 5 <=, 6 >, 7 >=
 //! word        length 4 | bytes
@@ -53,6 +55,8 @@ const GET_KEY: u8 = 6;
 const ONCE: u8 = 7;
 const SKIP: u8 = 8;
 const TAKE: u8 = 9;
+const GET_LEVEL: u8 = 10;
+const SUFFIX: u8 = 11;
 /// Added to [`FOLLOW`], [`EACH`] and [`WALK`].
 const BY_KEY: u8 = 64;
 /// Added to [`WALK`].
@@ -94,18 +98,20 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
     Plan::new(start, steps, limits).ok()
 }
 
-struct Out(Vec<u8>);
+/// Bytes on their way out.
+#[derive(Debug, Default)]
+pub(crate) struct Out(pub(crate) Vec<u8>);
 
 impl Out {
-    fn byte(&mut self, byte: u8) {
+    pub(crate) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
 
-    fn word32(&mut self, word: u32) {
+    pub(crate) fn word32(&mut self, word: u32) {
         self.0.extend_from_slice(&word.to_le_bytes());
     }
 
-    fn word64(&mut self, word: u64) {
+    pub(crate) fn word64(&mut self, word: u64) {
         self.0.extend_from_slice(&word.to_le_bytes());
     }
 
@@ -113,7 +119,7 @@ impl Out {
         self.word64(number.to_bits());
     }
 
-    fn text(&mut self, text: &[u8]) {
+    pub(crate) fn text(&mut self, text: &[u8]) {
         self.word32(text.len() as u32);
         self.0.extend_from_slice(text);
     }
@@ -192,6 +198,7 @@ impl Out {
             }
             Step::GetAll => self.byte(GET_ALL),
             Step::GetKey => self.byte(GET_KEY),
+            Step::GetLevel => self.byte(GET_LEVEL),
             Step::Once => self.byte(ONCE),
             Step::Skip(count) => {
                 self.byte(SKIP);
@@ -201,12 +208,16 @@ impl Out {
                 self.byte(TAKE);
                 self.word64(*count);
             }
+            Step::Suffix(suffix) => {
+                self.byte(SUFFIX);
+                self.text(suffix);
+            }
         }
     }
 }
 
 /// What is left to decode.
-struct Input<'a>(&'a [u8]);
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl Input<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -215,15 +226,15 @@ impl Input<'_> {
         Some(*array)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn word32(&mut self) -> Option<u32> {
+    pub(crate) fn word32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn word64(&mut self) -> Option<u64> {
+    pub(crate) fn word64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -231,7 +242,7 @@ impl Input<'_> {
         self.word64().map(f64::from_bits)
     }
 
-    fn text(&mut self) -> Option<Bytes> {
+    pub(crate) fn text(&mut self) -> Option<Bytes> {
         let length = self.word32()? as usize;
         let (text, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -239,7 +250,7 @@ impl Input<'_> {
     }
 
     /// So many parts, at most `most`. Each takes a byte at least.
-    fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         count: usize,
         most: usize,
@@ -319,9 +330,11 @@ impl Input<'_> {
             }
             GET_ALL => Some(Step::GetAll),
             GET_KEY => Some(Step::GetKey),
+            GET_LEVEL => Some(Step::GetLevel),
             ONCE => Some(Step::Once),
             SKIP => Some(Step::Skip(self.word64()?)),
             TAKE => Some(Step::Take(self.word64()?)),
+            SUFFIX => Some(Step::Suffix(self.text()?)),
             _ => None,
         }
     }

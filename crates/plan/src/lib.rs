@@ -62,12 +62,14 @@ pub mod bytes;
 mod condition;
 pub mod limits;
 mod outcome;
+mod outcome_bytes;
 mod plan;
 mod run;
 pub mod text;
 mod want;
 
 pub use outcome::{Column, Explain, Limit, Outcome, Skipped};
+pub use outcome_bytes::{OutcomeReader, OutcomeWriter};
 pub use plan::{BadPlan, Bytes, Comparison, Condition, Limits, Objects, Plan, Start, Step, Test};
 pub use run::Run;
 pub use want::{Area, Fields, Given, LinkAt, LinkPlace, Object, Place, Value, Want};

@@ -89,6 +89,9 @@ pub enum Step {
         /// Values and elements that are no links name keys too.
         by_key: bool,
     },
+    /// Continues with the key that is the row's key with these bytes behind: `user:7` and `:posts` give
+    /// `user:7:posts`. Behind a link to a generation's name it stays in that generation.
+    Suffix(Bytes),
     /// Drops rows whose item does not meet the condition.
     Where(Condition),
     /// Appends a column for each field: its value or, if it is a link, the key of its target.
@@ -97,6 +100,9 @@ pub enum Step {
     GetAll,
     /// Appends the item's key as a column.
     GetKey,
+    /// Appends a column, in decimal: the level at which the last WALK found the item to which, or from
+    /// which, the row came; 0 before the first WALK.
+    GetLevel,
     /// Drops rows whose item's key has passed this step before.
     Once,
     /// Drops the first rows.
@@ -225,6 +231,9 @@ pub enum BadPlan {
     /// The prefix is longer than [`MAX_PREFIX_BYTES`].
     #[error("a prefix of keys has at most {MAX_PREFIX_BYTES} bytes")]
     LongPrefix,
+    /// The suffix is longer than [`MAX_PREFIX_BYTES`].
+    #[error("a suffix of keys has at most {MAX_PREFIX_BYTES} bytes")]
+    LongSuffix,
     /// The window is infinite, inverted or not a number.
     #[error("a window has finite corners, the lower one first")]
     Window,
@@ -332,8 +341,14 @@ impl Step {
                 demand((1..=MAX_GET_FIELDS).contains(&fields.len()), BadPlan::Fields)?;
                 fields.iter().try_for_each(|field| check_word(field))
             }
+            Self::Suffix(suffix) => demand(suffix.len() <= MAX_PREFIX_BYTES, BadPlan::LongSuffix),
             Self::Take(count) => demand(*count > 0, BadPlan::Take),
-            Self::Each { .. } | Self::GetAll | Self::GetKey | Self::Once | Self::Skip(_) => Ok(()),
+            Self::Each { .. }
+            | Self::GetAll
+            | Self::GetKey
+            | Self::GetLevel
+            | Self::Once
+            | Self::Skip(_) => Ok(()),
         }
     }
 }

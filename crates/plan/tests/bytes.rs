@@ -2,7 +2,7 @@
 
 use crate::generator::Names;
 use remora_plan::bytes::{decode, encode};
-use remora_plan::{Bytes, Condition, Objects, Plan, Start, Step, Test};
+use remora_plan::{Bytes, Condition, Objects, Outcome, Plan, Start, Step, Test};
 use remora_testing::Random;
 
 #[test]
@@ -49,6 +49,30 @@ fn random_bytes_are_refused() {
     // Counts and lengths that the bytes behind them do not bear out.
     assert_eq!(decode(&[0, 0xff, 0xff, 0xff, 0xff]), None);
     assert_eq!(decode(&[0, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 7]), None);
+}
+
+#[test]
+fn outcomes_come_back_and_mutated_ones_take_no_more_than_their_bytes() {
+    let mut random = Random::new(12);
+    let (mut limits, mut refused) = (0, 0);
+    for _ in 0..5_000 {
+        let world = crate::world::World::random(&mut random);
+        let plan = Names::World.plan(&mut random);
+        let outcome = crate::driver::run(&world, &plan, &mut random);
+        limits += u64::from(outcome.limit.is_some());
+        let mut form = outcome.to_bytes();
+        assert_eq!(Outcome::from_bytes(&form).as_ref(), Some(&outcome));
+        assert_eq!(Outcome::from_bytes(&form[..form.len() - 1]), None);
+        mutate(&mut form, &mut random);
+        match Outcome::from_bytes(&form) {
+            Some(outcome) => {
+                let columns: usize = outcome.rows.iter().map(|row| row.len() + 1).sum();
+                assert!(columns <= form.len());
+            }
+            None => refused += 1,
+        }
+    }
+    assert!(limits > 100 && refused > 500, "{limits} {refused}");
 }
 
 #[test]

@@ -153,7 +153,9 @@ impl Names {
                 Step::Get((0..count).map(|_| self.pick(random, &FIELDS)).collect())
             }
             10 => Step::GetAll,
-            11 | 12 => Step::GetKey,
+            11 if random.one_in(2) => Step::Suffix(self.pick(random, &["", "0", "1"])),
+            11 => Step::GetKey,
+            12 => Step::GetLevel,
             13 => Step::Once,
             14 => Step::Skip(self.number(random, 4)),
             _ => Step::Take(self.number(random, 9)),

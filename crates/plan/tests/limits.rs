@@ -218,6 +218,7 @@ fn a_plan_beyond_a_bound_is_none() {
     let bad = |start: Start, steps: Vec<Step>| Plan::new(start, steps, Limits::default()).err();
     let walk = |depth| Step::Walk { via: bytes("f"), depth, once: true, by_key: false };
     let get = |count: usize| Step::Get(vec![bytes("f"); count]);
+    let suffix = |length: usize| Step::Suffix(vec![0; length].into());
     let follow = |length: usize| Step::Follow { field: vec![0; length].into(), by_key: false };
     let cases = [
         (keys(MAX_START_KEYS), vec![Step::GetKey; MAX_STEPS], None),
@@ -236,6 +237,8 @@ fn a_plan_beyond_a_bound_is_none() {
         (keys(1), vec![get(0)], Some(BadPlan::Fields)),
         (keys(1), vec![follow(MAX_WORD_BYTES)], None),
         (keys(1), vec![follow(MAX_WORD_BYTES + 1)], Some(BadPlan::LongWord)),
+        (keys(1), vec![suffix(MAX_PREFIX_BYTES)], None),
+        (keys(1), vec![suffix(MAX_PREFIX_BYTES + 1)], Some(BadPlan::LongSuffix)),
         (keys(1), vec![Step::Take(0)], Some(BadPlan::Take)),
         (Start::Keys(vec![vec![0; MAX_PLAN_KEY_BYTES].into()]), vec![], None),
         (Start::Keys(vec![vec![0; MAX_PLAN_KEY_BYTES + 1].into()]), vec![], Some(BadPlan::LongKey)),

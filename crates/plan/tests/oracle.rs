@@ -30,6 +30,8 @@ struct Oracle<'a> {
 struct At {
     key: Bytes,
     visited: bool,
+    /// Of the last walk.
+    level: u32,
 }
 
 /// What the plan gives; of its counts all but the batches.
@@ -52,7 +54,7 @@ pub fn outcome(world: &World, plan: &Plan) -> Outcome {
 impl Oracle<'_> {
     fn start(&mut self, start: &Start) -> Flow {
         match start {
-            Start::Keys(keys) => keys.iter().try_for_each(|key| self.key(0, &[], key)),
+            Start::Keys(keys) => keys.iter().try_for_each(|key| self.key(0, &[], (key, 0))),
             Start::List { key, start, stop, by_key } => {
                 let Some(elements) = self.list(key)? else { return Ok(()) };
                 let length = elements.len() as i128;
@@ -60,7 +62,7 @@ impl Oracle<'_> {
                 let range = index(*start).max(0)..=index(*stop).min(length - 1);
                 for at in range {
                     self.element(&elements[at as usize], *by_key, |oracle, key| {
-                        oracle.key(0, &[], &key)
+                        oracle.key(0, &[], (&key, 0))
                     })?;
                 }
                 Ok(())
@@ -95,7 +97,7 @@ impl Oracle<'_> {
             left -= 1;
             let mut key = of.prefix.to_vec();
             key.extend_from_slice(&id);
-            self.key(0, &[], &key.into())?;
+            self.key(0, &[], (&key.into(), 0))?;
         }
         Ok(())
     }
@@ -153,8 +155,8 @@ impl Oracle<'_> {
     }
 
     /// A row that came to a key.
-    fn key(&mut self, step: usize, columns: &[Column], key: &Bytes) -> Flow {
-        self.row(step, columns, At { key: key.clone(), visited: false })
+    fn key(&mut self, step: usize, columns: &[Column], (key, level): (&Bytes, u32)) -> Flow {
+        self.row(step, columns, At { key: key.clone(), visited: false, level })
     }
 
     /// A row in front of a step.
@@ -165,6 +167,18 @@ impl Oracle<'_> {
             Step::GetKey => {
                 let columns = [columns, &[Column::Text(at.key.clone())]].concat();
                 self.row(number + 1, &columns, at)
+            }
+            Step::Suffix(suffix) => {
+                let key: Bytes = [&at.key[..], suffix].concat().into();
+                if key.len() > 65_536 {
+                    self.explain.skipped.not_a_key += 1;
+                    return Ok(());
+                }
+                self.key(number + 1, columns, (&key, at.level))
+            }
+            Step::GetLevel => {
+                let level = Column::Text(at.level.to_string().into_bytes().into());
+                self.row(number + 1, &[columns, &[level]].concat(), at)
             }
             Step::Once => {
                 let (met, count) = &mut self.met[number];
@@ -193,7 +207,7 @@ impl Oracle<'_> {
                 let elements = self.list(&at.key)?.unwrap_or_default();
                 elements.iter().try_for_each(|element| {
                     self.element(element, *by_key, |oracle, key| {
-                        oracle.key(number + 1, columns, &key)
+                        oracle.key(number + 1, columns, (&key, at.level))
                     })
                 })
             }
@@ -222,7 +236,8 @@ impl Oracle<'_> {
                     return Ok(());
                 };
                 let target = self.target(&value, *by_key);
-                return target.map_or(Ok(()), |key| self.key(number + 1, &columns, &key));
+                return target
+                    .map_or(Ok(()), |key| self.key(number + 1, &columns, (&key, at.level)));
             }
             Step::Where(condition) => {
                 let value = field(&condition.field);
@@ -279,8 +294,9 @@ impl Oracle<'_> {
                             return Err(Some(Limit::Remembered));
                         }
                         met.insert(key.clone());
-                        next.push(At { key: key.clone(), visited: false });
-                        oracle.key(number + 1, columns, &key)
+                        let found = depth - depth_left;
+                        next.push(At { key: key.clone(), visited: false, level: found });
+                        oracle.key(number + 1, columns, (&key, found))
                     })?;
                 }
             }

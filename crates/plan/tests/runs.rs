@@ -5,9 +5,10 @@ use crate::driver::{batch, run};
 use crate::generator::Names;
 use crate::oracle;
 use crate::world::{KEYS, World, bytes, link, plain};
+use remora_plan::limits::MAX_PLAN_KEY_BYTES;
 use remora_plan::{
     Area, Column, Fields, Given, Limit, Limits, LinkAt, LinkPlace, Outcome, Place, Plan, Run,
-    Value, Want, text,
+    Start, Step, Value, Want, text,
 };
 use remora_testing::Random;
 use std::collections::BTreeMap;
@@ -104,6 +105,30 @@ fn the_nearest_free_couriers_their_profiles_and_zones() {
 }
 
 #[test]
+fn a_plan_stays_in_the_generation_that_its_root_named() {
+    let generation = |world: World, name: &str| {
+        let target = format!("{name}:user:2");
+        world
+            .hash(&format!("{name}:user:1"), &[("v", plain(name)), ("boss", link(&target))])
+            .hash(&target, &[("v", plain(name))])
+    };
+    let world = World::default().hash("staff", &[("current", link("staff@7"))]);
+    let world = generation(generation(world, "staff@7"), "staff@8");
+    // The name of a generation is no item: only keys with it at their beginning are read.
+    let words = "FROM KEYS 1 staff FOLLOW current SUFFIX :user:1 GET v FOLLOW boss GET v GETKEY";
+    let outcome = run(&world, &plan(words), &mut Random::new(1));
+    let row = ["staff@7", "staff@7", "staff@7:user:2"].map(|text| Column::Text(bytes(text)));
+    assert_eq!(outcome.rows, [row]);
+    assert_eq!((outcome.explain.hops, outcome.explain.items), (2, 3));
+    // A key that gets too long is none.
+    let start = Start::Keys(vec![vec![b'k'; MAX_PLAN_KEY_BYTES].into()]);
+    let steps = vec![Step::Suffix(bytes("x")), Step::GetKey];
+    let plan = Plan::new(start, steps, Limits::default()).unwrap();
+    let outcome = run(&world, &plan, &mut Random::new(1));
+    assert_eq!((outcome.rows.len(), outcome.explain.skipped.not_a_key), (0, 1));
+}
+
+#[test]
 fn a_walk_goes_breadth_first_and_meets_each_once() {
     let world = World::default()
         .hash("a", &[("list", link("la"))])
@@ -114,13 +139,14 @@ fn a_walk_goes_breadth_first_and_meets_each_once() {
         .list("lc", [link("e"), link("d"), plain("f")]);
     let keys = |words: &str| {
         let outcome = run(&world, &plan(words), &mut Random::new(1));
-        let key = |row: &Vec<Column>| match &row[0] {
-            Column::Text(key) => String::from_utf8(key.to_vec()).unwrap(),
+        let text = |column: &Column| match column {
+            Column::Text(text) => String::from_utf8(text.to_vec()).unwrap(),
             other => panic!("{other:?}"),
         };
-        outcome.rows.iter().map(key).collect::<Vec<_>>().concat()
+        outcome.rows.iter().flatten().map(text).collect::<Vec<_>>().concat()
     };
     assert_eq!(keys("FROM KEYS 1 a WALK list 1 GETKEY"), "bc");
+    assert_eq!(keys("FROM KEYS 1 a GETLEVEL WALK list 2 GETKEY GETLEVEL"), "0b10c10d20e2");
     assert_eq!(keys("FROM KEYS 1 a WALK list 2 GETKEY"), "bcde");
     assert_eq!(keys("FROM KEYS 1 a WALK list 64 GETKEY"), "bcde");
     assert_eq!(keys("FROM KEYS 1 a WALK list 2 KEY GETKEY"), "bcdef");

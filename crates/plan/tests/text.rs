@@ -57,8 +57,8 @@ fn error(words: &str) -> String {
 
 #[test]
 fn errors_say_which_word_is_wrong_and_what_would_be_right() {
-    let step = "a step (FOLLOW, PATH, EACH, WALK, WHERE, GET, GETKEY, GETALL, ONCE, SKIP, TAKE) or \
-                LIMIT";
+    let step = "a step (FOLLOW, PATH, EACH, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, ONCE, \
+                SKIP, TAKE) or LIMIT";
     let after = |word: &str, expected: &str| format!("{word}: expected {expected}");
     let cases = [
         ("", "the plan ends behind word 0", "FROM or EXPLAIN"),

@@ -278,6 +278,15 @@ pub enum Command<'a> {
         /// The first byte that is wanted.
         from: u32,
     },
+    /// Runs a plan over the keys of the database, of all shards. The value is the outcome, encoded, in
+    /// as many replies as it takes; the parts follow each other, [`crate::message::MORE`] on all but the
+    /// last. `Malformed`: the bytes are no plan. `TooLarge`: they are more than
+    /// [`remora_layout::limits::MAX_PLAN_BYTES`]. `OtherGroup`: the plan has come to a key of another
+    /// group of the cluster. Any thread of the server runs it. It changes nothing.
+    Plan {
+        /// The plan, as the plans' crate encodes it.
+        plan: &'a [u8],
+    },
     /// Gives this key's value to another key of the same shard. `number` is 1 if it was done, 0 if
     /// a key of that name exists.
     Transfer {
@@ -399,7 +408,8 @@ impl<'a> Command<'a> {
             | Self::RandomKey { .. }
             | Self::Synced { .. }
             | Self::Replicated { .. }
-            | Self::Topology { .. } => None,
+            | Self::Topology { .. }
+            | Self::Plan { .. } => None,
         }
     }
 
@@ -431,6 +441,7 @@ impl<'a> Command<'a> {
                 | Self::Synced { .. }
                 | Self::Replicated { .. }
                 | Self::Topology { .. }
+                | Self::Plan { .. }
         )
     }
 

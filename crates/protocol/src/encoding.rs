@@ -8,7 +8,7 @@ use crate::pairs::Pairs;
 use crate::types::{Encoded, Request};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_PLAN_BYTES, MAX_VALUE_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
 // Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.
@@ -125,6 +125,7 @@ impl<'a> Command<'a> {
                 (Op::Replicated, replicas, until as i64, none, none)
             }
             Self::Topology { from } => (Op::Topology, 0, i64::from(from), none, none),
+            Self::Plan { plan } => (Op::Plan, 0, 0, none, plan),
             Self::Transfer { .. }
             | Self::Dump { .. }
             | Self::Restore { .. }
@@ -321,6 +322,7 @@ impl<'a> Command<'a> {
             Op::Topology => {
                 Self::Topology { from: u32::try_from(argument).map_err(|_| malformed)? }
             }
+            Op::Plan => Self::Plan { plan: value },
             Op::Transfer
             | Op::Dump
             | Op::Restore
@@ -396,6 +398,9 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
     if brings_value && value.len() > MAX_VALUE_BYTES {
         return Err(Status::TooLarge);
     }
+    if op == Op::Plan && value.len() > MAX_PLAN_BYTES {
+        return Err(Status::TooLarge);
+    }
     let flags_used = match op {
         Op::Set => 0x1f,
         Op::Expire | Op::Load | Op::Replicated => 0xff,
@@ -422,7 +427,7 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
         || header.flags & !flags_used != 0
         || (!uses_argument && header.argument.get() != 0)
         || (!brings_value
-            && !matches!(op, Op::MultiSet | Op::Load | Op::Elements)
+            && !matches!(op, Op::MultiSet | Op::Load | Op::Elements | Op::Plan)
             && !value.is_empty())
         || (op.has_no_key() && !key.is_empty());
     let is_keyless = op == Op::Digest && header.flags == 0;

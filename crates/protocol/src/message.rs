@@ -193,6 +193,8 @@ pub enum Op {
     Topology = 36,
     /// The elements of an object, whatever its type; the argument and the value hold a range.
     Elements = 37,
+    /// Runs a plan; the value is the plan.
+    Plan = 38,
 }
 
 impl Op {
@@ -210,6 +212,7 @@ impl Op {
                 | Self::Synced
                 | Self::Replicated
                 | Self::Topology
+                | Self::Plan
         )
     }
 
@@ -323,7 +326,7 @@ mod tests {
     fn a_number_on_the_wire_is_that_of_what_it_means() {
         for number in 0..=u8::MAX {
             let op = Op::from_number(number).map(|op| op as u8);
-            assert_eq!(op, matches!(number, 1..=37 | 60).then_some(number));
+            assert_eq!(op, matches!(number, 1..=38 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
             assert_eq!(status, (number <= Status::WaitEnded as u8).then_some(number));
         }

@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 use remora_bench::BenchCommand;
 use remora_crash::CrashArgs;
 use remora_layout::hello::PROTOCOL_VERSION;
+use remora_load::LoadArgs;
 
 /// An in-memory data engine whose clients can read the server's memory directly.
 #[derive(Debug, Parser)]
@@ -34,6 +35,8 @@ pub enum Command {
     /// Adds the objects of a file to a tree of places.
     #[command(subcommand)]
     Import(ImportCommand),
+    /// Loads files or PostgreSQL into items, links and lists of links, all at once for readers.
+    Load(Box<LoadArgs>),
     /// Writes the objects of a tree of places into a file.
     #[command(subcommand)]
     Export(ExportCommand),

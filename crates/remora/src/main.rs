@@ -1,4 +1,4 @@
-//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `backup`, `restore`, `log`,
+//! The binary: `remora serve`, `bench`, `explain`, `import`, `load`, `export`, `backup`, `restore`, `log`,
 //! `cluster`, `demo`, `crash`, `doctor`, `version`.
 //!
 //! Invariant of this crate: with `--json` standard output is exactly one JSON object and all other
@@ -42,6 +42,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(*args),
         Command::Bench(bench) => remora_bench::run(bench),
         Command::Import(command) => import::run(command),
+        Command::Load(args) => remora_load::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Export(command) => export::run(command),
         Command::Backup(args) => backup::backup(&args),

@@ -10,6 +10,7 @@ use remora_layout::limits::{
     MAX_VALUE_BYTES, MAX_WAITED_KEYS, MIN_NODE_ENTRIES, RESP_MAX_CLIENT_NAME_BYTES,
 };
 use remora_layout::node::ENTRY_BYTES;
+use remora_plan::text::TextError;
 use remora_protocol::message::Status;
 use std::borrow::Cow;
 use thiserror::Error;
@@ -28,6 +29,12 @@ pub enum CommandError {
         /// The first arguments, quoted, cut and cleaned.
         beginning: String,
     },
+    /// Words that are no plan.
+    #[error("ERR {0}")]
+    Plan(Box<TextError>),
+    /// This server runs no plans.
+    #[error("ERR no plans run here")]
+    NoPlans,
     /// No such subcommand.
     #[error("ERR unknown subcommand '{name}'. Try {} HELP.", .command.to_ascii_uppercase())]
     UnknownSubcommand {

@@ -32,9 +32,22 @@ pub enum ReplyForm {
     TreeObjects(ObjectForm),
     /// The members that a search of a GEO key found.
     GeoFound(GeoForm),
+    /// The outcome of a plan.
+    Plan(PlanForm),
     /// An invalid search of a GEO key: this error, if the key holds no string, and the member that
     /// is the centre, if one was named, exists.
     GeoRefused(GeoError),
+}
+
+/// How the outcome of a plan is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlanForm {
+    /// Its rows.
+    Rows,
+    /// Its rows, with what the run did, and the limit that it reached.
+    Explained,
+    /// The only column of its only row; null without one.
+    Only,
 }
 
 /// Writes the reply of a command that no [`Shape`] fits. The caller has already handled statuses
@@ -125,6 +138,8 @@ pub enum Shape {
 pub enum ListForm {
     /// An array of items; null where one is not there.
     Array,
+    /// An array of those items that are links; null in the place of all others.
+    Links,
     /// A set of items, in RESP2 an array.
     Set,
     /// Names and values: a map, in RESP2 a flat array.

@@ -4,6 +4,7 @@ use crate::error::status_error;
 use crate::form::{ListForm, ObjectReply, Shape};
 use crate::wire::{RespVersion, encode};
 use remora_frontend::ShardAnswer;
+use remora_layout::packed::Field;
 use remora_protocol::Items;
 
 /// Bytes of items that are written in one piece.
@@ -89,7 +90,7 @@ fn open(out: &mut Vec<u8>, version: RespVersion, (list, number, form): (&[u8], i
     let items = number as usize;
     match (form, version) {
         (ListForm::Pairs, RespVersion::Resp3) => encode::array(out, items / 2),
-        (ListForm::Array | ListForm::Pairs, _) => encode::array(out, items),
+        (ListForm::Array | ListForm::Links | ListForm::Pairs, _) => encode::array(out, items),
         (ListForm::Set, _) => encode::set(out, version, items),
         (ListForm::Map, _) => encode::map(out, version, items / 2),
         (ListForm::Cursor, _) => {
@@ -113,7 +114,9 @@ fn write_items(
     // The head of an item has about as many bytes here as there.
     out.reserve(list.len().min(most) + list.len().min(most) / 4);
     let mut rest = list;
-    while let Some((item, after)) = Items::split(rest) {
+    while let Some((item, after)) = Items::split_field(rest) {
+        let is_told = |item: &Field<'_>| form != ListForm::Links || item.is_link;
+        let item = item.filter(is_told).map(|item| item.value);
         if is_paired {
             encode::array(out, 2);
         }

@@ -1,6 +1,7 @@
 //! Makes the reply from its form and the shards' answers, whole or piece by piece.
 
 use crate::commands::geo::{self, FoundReply};
+use crate::commands::plan::{self, OutcomeReply};
 use crate::commands::rtree::ObjectsReply;
 use crate::error::status_error;
 use crate::form::{ObjectReply, ReplyForm, Shape};
@@ -33,6 +34,7 @@ impl frontend::ReplyForm for ReplyForm {
             self,
             Self::TreeObjects(_)
                 | Self::GeoFound(_)
+                | Self::Plan(_)
                 | Self::Object(ObjectReply { shape: Shape::List(_), .. })
         )
     }
@@ -58,6 +60,9 @@ impl frontend::ReplyForm for ReplyForm {
                 let found = value.take().unwrap_or_default();
                 Some(LongReply::Found(FoundReply::new(found, form)))
             }
+            Self::Plan(form) if status == Status::Ok => {
+                Some(LongReply::Outcome(OutcomeReply::new(value, form)?))
+            }
             Self::Object(ObjectReply { shape: Shape::List(form), .. }) if status == Status::Ok => {
                 let list = value.take().unwrap_or_default();
                 Some(LongReply::Items(ItemsReply::new(list, number, *form)))
@@ -76,6 +81,7 @@ impl ReplyForm {
             (Self::Combined(reply), _) if reply.takes_errors => {
                 return (reply.write)(out, version, answers);
             }
+            (Self::Plan(_), [answer]) => return plan::write_refused(out, *answer),
             _ => {}
         }
         let mut statuses = answers.iter().map(|answer| answer.status);
@@ -108,6 +114,7 @@ impl ReplyForm {
             Self::Combined(reply) => reply.command,
             Self::TreeObjects(_) => "rtree.search",
             Self::GeoFound(_) | Self::GeoRefused(_) => "geosearch",
+            Self::Plan(_) => "plan.run",
             _ => "",
         }
     }
@@ -122,6 +129,8 @@ pub enum LongReply {
     Found(FoundReply),
     /// Items of an object.
     Items(ItemsReply),
+    /// The outcome of a plan.
+    Outcome(OutcomeReply),
 }
 
 impl frontend::LongReply for LongReply {
@@ -132,6 +141,7 @@ impl frontend::LongReply for LongReply {
             Self::Objects(reply) => reply.bytes(),
             Self::Found(reply) => reply.bytes(),
             Self::Items(reply) => reply.bytes(),
+            Self::Outcome(reply) => reply.bytes(),
         }
     }
 
@@ -140,6 +150,7 @@ impl frontend::LongReply for LongReply {
             Self::Objects(reply) => reply.write_piece(out, version),
             Self::Found(reply) => reply.write_piece(out, version),
             Self::Items(reply) => reply.write_piece(out, version),
+            Self::Outcome(reply) => reply.write_piece(out, version),
         }
     }
 

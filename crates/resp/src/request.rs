@@ -5,7 +5,7 @@
 //! on.
 
 use crate::error::CommandError;
-use crate::form::ReplyForm;
+use crate::form::{PlanForm, ReplyForm};
 use crate::keys::{Keys, Pairs};
 use crate::sorting::SortOptions;
 use crate::steps::{AfterWait, Steps};
@@ -13,6 +13,7 @@ use crate::wire::RespVersion;
 use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
+use remora_plan::Plan;
 use remora_protocol::glob::Glob;
 use remora_protocol::message::Status;
 use remora_protocol::{self as protocol, Command, Items};
@@ -145,6 +146,8 @@ pub enum Request<'a> {
     },
     /// SORT and SORT_RO.
     Sort(Box<Sort<'a>>),
+    /// PLAN.RUN, LINK.CHASE.
+    Plan(Box<Plan>, PlanForm),
     /// DBSIZE.
     DbSize,
     /// DEBUG DIGEST.
@@ -357,16 +360,24 @@ pub enum ClientAttribute {
 
 /// The sections that INFO asks for.
 #[derive(Clone, Debug)]
-pub struct Sections<'a>(pub(crate) Keys<'a>);
+pub struct Sections<'a> {
+    /// Their names, as they were written.
+    pub(crate) words: Keys<'a>,
+    /// This one alone, whatever the words say.
+    pub(crate) only: Option<&'static str>,
+}
 
 impl Sections<'_> {
     /// Whether to show a section. Without arguments, and with `default`, `all` and `everything`,
     /// INFO shows each.
     pub fn wants(&self, section: &str) -> bool {
+        if let Some(only) = self.only {
+            return only == section;
+        }
         let every = ["default", "all", "everything", section];
-        self.0.len() == 0
+        self.words.len() == 0
             || self
-                .0
+                .words
                 .clone()
                 .any(|word| every.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
     }

@@ -9,6 +9,7 @@
 
 use crate::joint::{JointJobs, JointReply};
 use crate::key_work::KeyWork;
+use crate::plans::LookWork;
 use crate::waits::Waits;
 use remora_arena::Journal;
 use remora_engine::{
@@ -61,6 +62,8 @@ enum Work {
     Digest(Box<DigestRead>),
     /// A command for each of many keys.
     Keys(Box<KeyWork>),
+    /// Looks for a plan's run.
+    Look(Box<LookWork>),
 }
 
 struct LargeJob {
@@ -78,6 +81,7 @@ impl LargeJob {
             Work::Download { value, .. } => value.len(),
             Work::Read { found, .. } => found.len(),
             Work::Keys(keys) => keys.found_bytes(),
+            Work::Look(look) => look.found_bytes(),
             Work::Upload { .. } | Work::Paused(_) | Work::Digest(_) => 0,
         }
     }
@@ -265,7 +269,7 @@ impl LargeJobs {
             }
             // They come before all others.
             Order::Part(_) | Order::PartAnswer(_) => return,
-            Order::Execute(_) | Order::ExecuteEach(_) | Order::WaitFor(_) => {}
+            Order::Execute(_) | Order::ExecuteEach(_) | Order::Look(_) | Order::WaitFor(_) => {}
             Order::Withdraw => return shard.withdraw(&name_of(&job.token)),
             Order::Unblock { serial, status } => {
                 let waited =
@@ -492,6 +496,12 @@ fn begin<J: Journal>(
             let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
             if is_small { advance(shard, large, replies, now) } else { Some(large) }
         }
+        Order::Look(look) => {
+            let work = Box::new(LookWork::new(*look));
+            let is_small = work.is_small();
+            let large = LargeJob { token, work: Work::Look(work) };
+            if is_small { advance(shard, large, replies, now) } else { Some(large) }
+        }
         Order::WaitFor(wait) => {
             try_wait(shard, token, *wait, replies, now);
             None
@@ -658,6 +668,13 @@ fn advance<J: Journal>(
                 return None;
             }
             Some(Work::Keys(keys))
+        }
+        Work::Look(mut look) => {
+            if let Some((reply, wait)) = look.turn(shard, now) {
+                replies.reply(token, reply, wait);
+                return None;
+            }
+            Some(Work::Look(look))
         }
         Work::Digest(mut read) => match shard.digest_turn(&mut read) {
             Ok(None) => Some(Work::Digest(read)),

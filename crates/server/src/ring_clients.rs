@@ -9,12 +9,16 @@
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
 
+use crate::plans::Asker;
 use crate::ring_session::{Deadline, ReplicaPositions, RingSession, SessionError, WaitOrder};
 use remora_arena::Journal;
 use remora_engine::{Now, Served as Answer, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_fabric::shm::mark::RungClients;
+use remora_frontend::OwnedReply;
+use remora_layout::database::Database;
 use remora_layout::limits::{DOORBELL_LOOK_US, KEPT_UNPARKED, PARK_AFTER_US};
+use remora_plan::Plan;
 use remora_protocol::Claim;
 use remora_protocol::message::Status;
 use std::collections::BTreeSet;
@@ -70,6 +74,8 @@ pub struct RingClients<C = fn() -> Instant> {
     waits: usize,
     /// Orders for requests that wait over shards, and the places of their clients.
     wait_orders: Vec<(usize, WaitOrder)>,
+    /// Plans that were asked for.
+    plans: Vec<(Asker, (Database, Plan))>,
     clock: C,
 }
 
@@ -97,6 +103,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
             deadlines: BTreeSet::new(),
             waits: 0,
             wait_orders: Vec::new(),
+            plans: Vec::new(),
             clock,
         }
     }
@@ -223,8 +230,36 @@ impl<C: Fn() -> Instant> RingClients<C> {
             self.waits = self.waits + session.waits() - before;
             note_deadlines(&mut self.deadlines, place, session);
             gather_orders(&mut self.wait_orders, place, session);
+            let number = session.session;
+            self.plans.extend(
+                session
+                    .take_plans()
+                    .map(|(id, plan)| (Asker::Session { place, session: number, id }, plan)),
+            );
         }
         served
+    }
+
+    /// Plans that were asked for since the last call.
+    #[inline]
+    pub fn take_plans(&mut self) -> impl Iterator<Item = (Asker, (Database, Plan))> {
+        std::mem::take(&mut self.plans).into_iter()
+    }
+
+    /// Whether the client at a place is this session.
+    pub fn has(&self, place: usize, session: u64) -> bool {
+        let client = self.clients.get(place).and_then(Option::as_ref);
+        client.is_some_and(|client| client.session.session == session)
+    }
+
+    /// A plan of this session has ended, with its outcome or a refusal.
+    pub fn end_plan(&mut self, (place, session, id): (usize, u64, u32), reply: OwnedReply) {
+        if let Some(Some(client)) = self.clients.get_mut(place)
+            && client.session.session == session
+        {
+            // It waits for a reply, so it is not parked.
+            client.session.end_plan(id, reply);
+        }
     }
 
     /// Requests that wait for keys at this shard alone.

@@ -549,6 +549,7 @@ fn make_shard(
         copy_turns: TurnTimes::default(),
         replicas: Mutex::default(),
         found_bytes: 0.into(),
+        plans: Mutex::default(),
         searches: Arc::default(),
         busy_share: BusyShare::default(),
         connections: 0.into(),

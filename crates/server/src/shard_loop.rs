@@ -21,6 +21,7 @@ use crate::config::Wake;
 use crate::following::RoleStep;
 use crate::inbox::{Handed, Mail, Message};
 use crate::mail_queues::receive;
+use crate::plans::Asker;
 use crate::polling::Polling;
 use crate::resp::{RespExecutor, ShardHost};
 use crate::ring_clients::{RingClients, Served};
@@ -234,6 +235,7 @@ impl ShardLoop {
         self.connections.port_mut().serve_waiters();
         self.answer_ring_waits();
         self.take_own_replies();
+        self.run_plans(now);
         self.connections.port_mut().send_mail();
         self.connections.port_mut().snapshot_some();
         self.connections.port_mut().apply_some();
@@ -365,6 +367,7 @@ impl ShardLoop {
     fn give_up_pending(&mut self, now: Now) {
         let host = self.connections.port_mut();
         host.large_jobs.give_up_waiting(&mut host.shard);
+        host.plans.end_all(Status::TryAgain);
         let sleeper = &self.sleeper;
         self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
         self.end_ring_waits();
@@ -439,6 +442,29 @@ impl ShardLoop {
         }
     }
 
+    /// Takes the plans that sessions have asked for, gives all plans a turn, and answers those that have
+    /// ended.
+    #[inline]
+    fn run_plans(&mut self, now: Now) {
+        let host = self.connections.port_mut();
+        for (asker, plan) in self.clients.take_plans() {
+            host.plans.begin(asker, plan, now.unix_ms);
+        }
+        if !host.plans.has_work() {
+            return;
+        }
+        host.plan_turn();
+        while let Some((asker, reply)) = self.connections.port_mut().plans.pop_ended() {
+            match asker {
+                Asker::Connection(token) => self.connections.take_reply(token, reply),
+                Asker::Session { place, session, id } => {
+                    self.clients.end_plan((place, session, id), reply);
+                }
+            }
+        }
+        self.take_own_replies();
+    }
+
     fn take_connection(&mut self, handed: Handed) {
         let Handed { stream, connection } = handed;
         let slot = self.connections.next_slot();
@@ -470,6 +496,14 @@ impl ShardLoop {
         let host = self.connections.port_mut();
         self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
         self.carry_out_wait_orders();
+        let host = self.connections.port_mut();
+        if !host.plans.is_empty() {
+            let clients = &self.clients;
+            host.plans.forget(|asker| match *asker {
+                Asker::Connection(_) => false,
+                Asker::Session { place, session, .. } => !clients.has(place, session),
+            });
+        }
     }
 
     /// Takes frames from the rings that have some.
@@ -574,6 +608,7 @@ impl ShardLoop {
             || self.clients.may_stall()
             || self.clients.feeds_wait()
             || self.host().awaits_tick()
+            || !self.host().plans.is_empty()
     }
 
     fn sleep(&mut self) {
@@ -671,6 +706,10 @@ impl ShardLoop {
         }
         let host = self.connections.port_mut();
         host.large_jobs.time_out(&host.shard, now);
+        host.plans.tick(now.unix_ms);
+        let long: Vec<usize> = host.plans.long_ones(now.unix_ms).map(|of| of.connection).collect();
+        long.into_iter().for_each(|slot| self.connections.stir(slot));
+        let host = self.connections.port_mut();
         host.tick_applier();
         self.has_more_to_feed |= self.clients.feeds_wait();
         let host = self.connections.port_mut();
@@ -762,6 +801,9 @@ impl ShardLoop {
             replicas.extend(self.clients.replica_positions());
         }
         handle.found_bytes.store(host.large_jobs.found_bytes() as u64, Ordering::Relaxed);
+        if let Ok(mut published) = handle.plans.lock() {
+            *published = host.plans.counts();
+        }
         if let Ok(mut published) = handle.stats.lock() {
             *published = host.shard.stats();
         }

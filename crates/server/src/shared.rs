@@ -12,6 +12,7 @@ use crate::following::Roles;
 use crate::inbox::{Inbox, Message};
 use crate::joint_gate::JointPlaces;
 use crate::other_searches::OtherSearches;
+use crate::plans::PlanCounts;
 use crate::replica_view::ReplicaView;
 use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
@@ -89,6 +90,8 @@ pub struct ShardHandle {
     pub replicas: Mutex<Vec<ReplicaPositions>>,
     /// Its turns with copies for replicas, since the start.
     pub copy_turns: TurnTimes,
+    /// The plans of its thread, some milliseconds old at most.
+    pub plans: Mutex<PlanCounts>,
     /// Bytes that its jobs under way have found and not replied yet.
     pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.

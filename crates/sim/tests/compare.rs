@@ -3,7 +3,8 @@
 
 use remora_replica::AskFor;
 use remora_sim::compare::{
-    Admits, Fixed, Policy, REACHED, Threads, Workload, all, increase, replicate, run, walking,
+    Admits, Fixed, Policy, RDMA, REACHED, TWO_SIDED, Threads, Workload, all, hop, increase,
+    replicate, run, walking,
 };
 use std::ops::RangeInclusive;
 
@@ -193,4 +194,16 @@ fn replicas_cost_a_set_at_most_what_hydradb_says() {
     let (few, each) = (replicate(16, 1, relaxed), replicate(16, 1, strict));
     assert!(few.acknowledgements * 20.0 < 1.0 && each.acknowledgements > few.acknowledgements);
     assert!(few.writes < 1.0, "entries of a turn go together: {few:?}");
+}
+
+/// K24 (KELI 6.3).
+#[test]
+fn a_hop_along_a_link_takes_about_half_of_a_two_sided_get() {
+    for bytes in [64, 256, 1024] {
+        let own = hop(&RDMA, bytes);
+        assert_eq!(own.trips, (1.0, 1.0), "{bytes}");
+        let of_two_sided = own.chase_ns / hop(&TWO_SIDED, bytes).get_ns;
+        assert!((0.35..0.65).contains(&of_two_sided), "{bytes}: {of_two_sided:.2}");
+        assert!(own.chase_over_get() < 0.9, "{bytes}: {:.2}", own.chase_over_get());
+    }
 }

@@ -29,20 +29,20 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("plan", &[&["layout"]]),
     ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
-    ("frontend", &[&["protocol", "layout"]]),
-    ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
+    ("frontend", &[&["protocol", "plan", "layout"]]),
+    ("resp", &[&["frontend", "protocol", "plan", "geometry", "layout"]]),
     (
         "client-core",
-        &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
+        &[&["protocol", "plan", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
     (
         "server",
         &[
-            &["client-core", "resp", "frontend", "replica", "cluster", "storage", "log"],
+            &["client-core", "resp", "frontend", "replica", "cluster", "storage", "log", "plan"],
             FOUNDATIONS,
         ],
     ),
-    ("client", &[&["client-core", "cluster", "protocol", "geometry", "layout"]]),
+    ("client", &[&["client-core", "cluster", "protocol", "plan", "geometry", "layout"]]),
     (
         "sim",
         &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],
@@ -53,10 +53,11 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         "crash",
         &[&["command-line", "client", "client-core", "server", "resp", "zookeeper"], FOUNDATIONS],
     ),
+    ("load", &[&["command-line", "resp", "layout"]]),
     (
         "remora",
         &[
-            &["bench", "crash", "command-line", "client-core", "server", "storage", "log"],
+            &["bench", "crash", "load", "command-line", "client-core", "server", "storage", "log"],
             &["resp", "osm", "cluster", "zookeeper"],
             FOUNDATIONS,
         ],

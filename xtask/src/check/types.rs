@@ -135,6 +135,21 @@ const EXCEPT: &[Except] = &[
         "a search is what a server may answer without end",
     ),
     except("crates/client-core/src/error.rs", TREES, "the text of the status NoTree"),
+    except(
+        "crates/client-core/src/links/",
+        &["hash", "list"],
+        "links are fields of hashes and elements of lists, and lead to hashes (decision 0075)",
+    ),
+    except(
+        "crates/server/src/plans/",
+        &["hash", "list", "rtree", "geo"],
+        "plans start from lists, trees and GEO keys, and look at hashes (decision 0074)",
+    ),
+    except(
+        "crates/client-core/src/plans/",
+        &["list", "rtree"],
+        "plans start from lists and trees (decision 0075)",
+    ),
 ];
 
 /// One type: what names it, and where that may stand.

@@ -118,6 +118,16 @@ impl ClassKey {
         }
     }
 
+    /// The class of a batch of so many links.
+    pub fn of_links(links: usize) -> Self {
+        Self { kind: 4, exponent: exponent(links as f64) }
+    }
+
+    /// The class of a plan whose steps are of this kind, and which starts with so much.
+    pub fn of_plan(steps: u8, size: u64) -> Self {
+        Self { kind: 5 + steps % 250, exponent: exponent(size as f64) }
+    }
+
     /// The class of a search in a window that is refined by geometries, or of
     /// one that `counts`.
     pub fn refined(window: &Rect, counts: bool) -> Self {

@@ -145,6 +145,11 @@ impl<E: Readable> OpenObject<E> {
         }
     }
 
+    /// What the session expects of a READ of this element.
+    pub(crate) fn key_class(&self, name: &[u8]) -> usize {
+        if self.knows(name) { key_class::CACHED } else { key_class::COLD }
+    }
+
     /// The shard of its key.
     pub(crate) const fn shard(&self) -> usize {
         self.shard
@@ -198,7 +203,7 @@ impl<E: Readable> OpenObject<E> {
             let found = self.element_asked(core, name, Counts { behind_writes: 1, ..cost })?;
             return Ok(core.got(found));
         }
-        let class = if self.knows(name) { key_class::CACHED } else { key_class::COLD };
+        let class = self.key_class(name);
         let timing = core.router.begin_key(&mut core.asker.endpoint, path, class)?;
         let found = match timing.route {
             Route::Ask => self.element_asked(core, name, cost)?,

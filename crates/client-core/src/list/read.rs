@@ -10,19 +10,20 @@ use remora_fabric::Link;
 use remora_index::chain::{ChainRef, Range};
 use remora_index::hash::Found;
 use remora_layout::arena_header::{durable_of, word};
-use remora_layout::chain::{ChainState, Entry, TextBuffer, encoded};
+use remora_layout::chain::{ChainState, encoded, join_hints};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{READ_RETRIES, WORD_BYTES};
+use remora_layout::link::Linked;
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::{Reject, Wanted, verify};
+use remora_layout::record::{RECORD_HEADER_BYTES, Reject, Wanted, verify};
 use remora_protocol::list::range;
 use remora_walk::remote::{Reads, Tally, follow_rooted};
 use remora_walk::{End, Walk};
 
 /// The result of READs of the present list.
 enum Tried {
-    /// The elements, encoded, one behind the other.
-    Found(Vec<u8>),
+    /// The elements, encoded, one behind the other, and how many the list has.
+    Found(Vec<u8>, u64),
     /// Only the owner knows.
     Ask,
     /// The list may have expired.
@@ -42,12 +43,6 @@ impl From<Doubt> for Tried {
     }
 }
 
-fn texts(entries: &[u8]) -> Vec<Vec<u8>> {
-    let mut buffer = TextBuffer::default();
-    let all = encoded(entries).filter_map(Entry::split);
-    all.map(|(entry, _)| entry.text(&mut buffer).to_vec()).collect()
-}
-
 impl OpenList {
     /// Reads a range, by the known state of its list, otherwise from the bucket on. `None` if only
     /// the owner knows, or if it takes more chunks than that.
@@ -57,7 +52,7 @@ impl OpenList {
         (start, stop): (i64, i64),
         most_chunks: u64,
         cost: &mut Counts,
-    ) -> Result<Option<Vec<Vec<u8>>>, Error> {
+    ) -> Result<Option<(Vec<u8>, u64)>, Error> {
         cost.hits = u64::from(!matches!(self.held, Held::Unknown));
         // Bounded: each turn forgets something that was known, or ends.
         for _ in 0..=READ_RETRIES {
@@ -75,7 +70,7 @@ impl OpenList {
                 }
             };
             match tried {
-                Tried::Found(entries) => return Ok(Some(texts(&entries))),
+                Tried::Found(entries, total) => return Ok(Some((entries, total))),
                 Tried::Ask | Tried::Changed(_) => break,
                 Tried::Expired => {
                     self.events.expired += 1;
@@ -111,13 +106,19 @@ impl OpenList {
             match verify(landed, secret, region, pointer.slot, generation, wanted, &self.key) {
                 Ok(found) => {
                     let expires_at_ms = found.mutable.expires_at_ms;
-                    let all = encoded(found.value);
-                    let (from, count) =
-                        range(all.clone().count() as u64, start, stop).unwrap_or((0, 0));
+                    let raw = landed.get(RECORD_HEADER_BYTES + self.key.len()..).unwrap_or(&[]);
+                    let linked = match found.kind.has_links() {
+                        true => Linked::of(&raw[..length - RECORD_HEADER_BYTES - self.key.len()]),
+                        false => None,
+                    };
+                    let joined = linked.map(join_hints);
+                    let all = encoded(joined.as_deref().unwrap_or(found.value));
+                    let total = all.clone().count() as u64;
+                    let (from, count) = range(total, start, stop).unwrap_or((0, 0));
                     let some = all.skip(from as usize).take(count as usize);
                     let entries = some.flatten().copied().collect();
                     let doubt = doubt(endpoint, expires_at_ms, cost)?;
-                    return Ok(doubt.map_or(Tried::Found(entries), Tried::from));
+                    return Ok(doubt.map_or(Tried::Found(entries, total), Tried::from));
                 }
                 Err(Reject::Torn) => cost.retries += 1,
                 Err(Reject::Pending | Reject::AskOnly) => break,
@@ -163,7 +164,8 @@ impl OpenList {
                 Ok(End::Found(())) => {
                     cost.retries += u64::from(walk.retries());
                     self.held = Held::Chain(chain);
-                    return Ok(Tried::Found(walk.found().flatten().copied().collect()));
+                    let entries = walk.found().flatten().copied().collect();
+                    return Ok(Tried::Found(entries, chain.state.length));
                 }
                 Ok(End::Ask(_)) => return Ok(Tried::Ask),
                 // Under the state that it knows it met no chunk of the list.
@@ -193,7 +195,7 @@ impl OpenList {
         endpoint.fetch(self.shard as u32, offset, bytes)?;
         cost.fetched(1, 1, bytes as u64);
         Ok(match check_root(endpoint, chain, (0, bytes), cost)? {
-            None => Tried::Found(Vec::new()),
+            None => Tried::Found(Vec::new(), chain.state.length),
             Some(Tried::Changed(state)) => {
                 let mut chain = *chain;
                 chain.state = state;

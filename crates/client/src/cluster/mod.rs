@@ -16,6 +16,7 @@
 
 mod client;
 mod counts;
+mod links;
 mod objects;
 mod outcome;
 mod pause;

@@ -186,6 +186,10 @@ impl Writer {
                 round.unknown.fetch_add(1, Ordering::Relaxed);
                 self.fates[at] = Fate::Doubtful(Instant::now());
                 words = Some(String::from_utf8_lossy(text).into_owned());
+            } else if matches!(reply, Value::Null) {
+                // A wait for elements whose time is over: nothing was taken.
+                round.unknown.fetch_add(1, Ordering::Relaxed);
+                self.fates[at] = Fate::Doubtful(Instant::now());
             } else {
                 self.fates[at] = Fate::Known;
                 round.acknowledge((self.own[at], number), server, since);

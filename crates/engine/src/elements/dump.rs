@@ -2,8 +2,9 @@
 
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{record_field, record_key};
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::packed::Field;
 use remora_layout::table::SCAN_END;
 
 /// Appends some parts of an object, by `write`, in the order of a scan from the place `at` on; that
@@ -14,7 +15,7 @@ pub(crate) fn dump_parts<J: Journal>(
     root: u32,
     at: &mut u64,
     piece: &mut Vec<u8>,
-    write: impl Fn(&[u8], &[u8], &mut Vec<u8>),
+    write: impl Fn(&[u8], Field<'_>, &mut Vec<u8>),
 ) {
     let parts = store.parts.of(root);
     let mut visited = 0;
@@ -31,7 +32,7 @@ pub(crate) fn dump_parts<J: Journal>(
                 next = place;
                 break;
             }
-            write(record_key(&store.owner, slot), record_value(&store.owner, slot), piece);
+            write(record_key(&store.owner, slot), record_field(&store.owner, slot), piece);
             last = Some(place);
         }
         *at = next;

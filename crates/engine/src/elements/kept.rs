@@ -2,10 +2,11 @@
 
 use crate::store::{Found, Store};
 use remora_arena::Journal;
-use remora_index::hash::record_value;
+use remora_index::hash::record_field;
 use remora_layout::kind::Kind;
+use remora_layout::packed::Field;
 
-/// How the records of a type hold its elements: names with values, which may be empty.
+/// How the records of a type hold its elements: names with values, which may be empty, and may be links.
 pub(crate) trait Elements {
     /// The kind of the type's root records.
     const KIND: Kind;
@@ -16,10 +17,10 @@ pub(crate) trait Elements {
     const LOT_PLACES: u64;
 
     /// Hands over the elements of an object that lies whole in its record, whose value is this.
-    fn of_whole(value: &[u8], each: impl FnMut(&[u8], &[u8]));
+    fn of_whole(value: &[u8], each: impl FnMut(&[u8], Field<'_>));
 
     /// Hands over the elements of a part of this name and value.
-    fn of_part(name: &[u8], value: &[u8], each: impl FnMut(&[u8], &[u8]));
+    fn of_part(name: &[u8], value: Field<'_>, each: impl FnMut(&[u8], Field<'_>));
 
     /// The number of a part of this name, if its name is one. The numbers of an object are dense.
     fn number_of(_name: &[u8]) -> Option<u32> {
@@ -39,7 +40,7 @@ pub(crate) enum Held {
     Parts(Found),
 }
 
-/// The value of the record of an object that lies whole in it.
+/// The value of the record of an object that lies whole in it, without hints.
 pub(crate) fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> &[u8] {
-    record_value(&store.owner, found.slot.slot)
+    record_field(&store.owner, found.slot.slot).value
 }

@@ -19,9 +19,11 @@ use crate::store::{Found, New, Now, Store};
 use crate::types::content::Content;
 use crate::types::object::{LongRead, On, Turn, find as find_key, resume};
 use remora_arena::{ArenaFull, Journal, Slot, kind_of};
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{record_field, record_key};
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_layout::limits::PARTS_TURN_BYTES;
+use remora_layout::packed::Field;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 
@@ -54,7 +56,16 @@ pub(crate) fn put_whole<E: Elements, J: Journal>(
     (packed, expires_at_ms): (&[u8], u64),
     entry: &Command<'_>,
 ) -> Result<(), ArenaFull> {
-    let kind = E::KIND.whole();
+    put_as_whole(store, (on, found), (E::KIND.whole(), packed, expires_at_ms), entry)
+}
+
+/// The same, as a record of this kind.
+pub(crate) fn put_as_whole<J: Journal>(
+    store: &mut Store<J>,
+    (on, found): (On<'_>, Option<Found>),
+    (kind, packed, expires_at_ms): (Kind, &[u8], u64),
+    entry: &Command<'_>,
+) -> Result<(), ArenaFull> {
     let new = New { key: on.key, hash: on.hash, kind, value: packed, expires_at_ms };
     store.put_as(new, found, entry, on.now).map(drop)
 }
@@ -90,11 +101,11 @@ pub(crate) fn new_parts<E: Elements, J: Journal>(
 pub(crate) fn each<E: Elements, J: Journal>(
     store: &Store<J>,
     root: u32,
-    mut each: impl FnMut(&[u8], &[u8]),
+    mut each: impl FnMut(&[u8], Field<'_>),
 ) {
     let parts = store.parts.of(root);
     for slot in (0..parts.buckets()).flat_map(|bucket| parts.in_bucket(&store.owner, bucket)) {
-        let (name, value) = (record_key(&store.owner, slot), record_value(&store.owner, slot));
+        let (name, value) = (record_key(&store.owner, slot), record_field(&store.owner, slot));
         E::of_part(name, value, &mut each);
     }
 }
@@ -106,19 +117,27 @@ pub(crate) fn digest<E: Elements, J: Journal>(
     content: &mut Content,
 ) -> bool {
     if kind_of(&store.owner, slot) != E::KIND {
-        let packed = record_value(&store.owner, slot);
-        E::of_whole(packed, |name, value| content.add(&[name, value]));
+        let packed = record_field(&store.owner, slot).value;
+        E::of_whole(packed, |name, field| add(content, name, field));
         return true;
     }
     let parts = store.parts.of(slot);
     let from = *resume::<u64>(&mut content.at);
     let to = parts.buckets().min(from + DIGEST_BUCKETS);
     for slot in (from..to).flat_map(|bucket| parts.in_bucket(&store.owner, bucket)) {
-        let (name, value) = (record_key(&store.owner, slot), record_value(&store.owner, slot));
-        E::of_part(name, value, |name, value| content.add(&[name, value]));
+        let (name, value) = (record_key(&store.owner, slot), record_field(&store.owner, slot));
+        E::of_part(name, value, |name, field| add(content, name, field));
     }
     content.at = Some(Box::new(to));
     to == parts.buckets()
+}
+
+/// Adds an element to the sum of a content: a link is not the same as its key's text.
+fn add(content: &mut Content, name: &[u8], Field { value, is_link }: Field<'_>) {
+    match is_link {
+        true => content.add(&[name, value, b"link"]),
+        false => content.add(&[name, value]),
+    }
 }
 
 /// Continues a [`Reading`] for one turn ([`crate::types::object::Type::read_turn`]).

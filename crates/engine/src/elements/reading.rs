@@ -4,10 +4,11 @@ use super::draw::{Draw, Random, draw_different};
 use super::kept::{Elements, Held, packed_of};
 use crate::store::{PartsRead, Store};
 use remora_arena::{Journal, Slot, slot_of};
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{record_field, record_key};
 use remora_layout::limits::{
     DRAWN_AT_ONCE, DRAWN_BUCKETS, PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SCAN_BYTES, SCAN_PARTS,
 };
+use remora_layout::packed::Field;
 use remora_protocol::Items;
 use remora_protocol::elements::Told;
 use remora_protocol::glob::Glob;
@@ -34,13 +35,13 @@ enum How {
 }
 
 /// Appends what is told of an element.
-pub(crate) fn push(told: Told, name: &[u8], value: &[u8], found: &mut Vec<u8>) {
+pub(crate) fn push(told: Told, name: &[u8], value: Field<'_>, found: &mut Vec<u8>) {
     match told {
         Told::Names => Items::push(found, name),
-        Told::Values => Items::push(found, value),
+        Told::Values => Items::push_field(found, value),
         Told::Both => {
             Items::push(found, name);
-            Items::push(found, value);
+            Items::push_field(found, value);
         }
     }
 }
@@ -50,11 +51,11 @@ const fn items_each(told: Told) -> u64 {
 }
 
 /// Names and values, in turn.
-fn pairs(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+fn pairs(list: &[u8]) -> impl Iterator<Item = (&[u8], Field<'_>)> {
     let mut rest = list;
     std::iter::from_fn(move || {
         let (name, after) = Items::split(rest)?;
-        let (value, after) = Items::split(after)?;
+        let (value, after) = Items::split_field(after)?;
         rest = after;
         Some((name?, value?))
     })
@@ -88,7 +89,7 @@ impl Reading {
                         E::of_part(name, value, |name, _| Items::push(found, name));
                     }),
                     Told::Values => store.parts.begin_read(root, |name, value, found| {
-                        E::of_part(name, value, |_, value| Items::push(found, value));
+                        E::of_part(name, value, |_, value| Items::push_field(found, value));
                     }),
                     Told::Both => store.parts.begin_read(root, |name, value, found| {
                         E::of_part(name, value, |name, value| push(Told::Both, name, value, found));
@@ -193,7 +194,7 @@ impl Reading {
                 ended
             }
             How::AnyOf { all, wanted, random, told } => {
-                let all: Vec<(&[u8], &[u8])> = pairs(all).collect();
+                let all: Vec<(&[u8], Field<'_>)> = pairs(all).collect();
                 while *wanted > 0 && found.len() < bytes {
                     let (name, value) = all[random.below(all.len() as u64) as usize];
                     push(*told, name, value, found);
@@ -222,10 +223,10 @@ impl Reading {
 pub(crate) fn with_drawn<E: Elements, J: Journal>(
     store: &Store<J>,
     (slot, place): (u32, u64),
-    mut told: impl FnMut(&[u8], &[u8]),
+    mut told: impl FnMut(&[u8], Field<'_>),
 ) {
     let mut at = 0;
-    let (name, value) = (record_key(&store.owner, slot), record_value(&store.owner, slot));
+    let (name, value) = (record_key(&store.owner, slot), record_field(&store.owner, slot));
     E::of_part(name, value, |name, value| {
         if at == place {
             told(name, value);
@@ -273,7 +274,7 @@ impl ScanOptions {
     }
 
     /// Looks at an element, and appends it if it is wanted. Whether the step has done enough.
-    pub fn look(&mut self, told: Told, name: &[u8], value: &[u8], list: &mut Vec<u8>) -> bool {
+    pub fn look(&mut self, told: Told, name: &[u8], value: Field<'_>, list: &mut Vec<u8>) -> bool {
         self.looked_bytes += name.len();
         if self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name)) {
             push(told, name, value, list);

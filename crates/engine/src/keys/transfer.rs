@@ -10,7 +10,7 @@ use super::remove;
 use crate::store::{New, Now, Store};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal};
-use remora_index::hash::record_value;
+use remora_index::hash::record_field;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_KEY_BYTES;
@@ -91,8 +91,8 @@ fn dump_into<J: Journal>(
     if kind.is_root() {
         return Status::InPieces;
     }
-    let value = record_value(&store.owner, found.slot.slot);
-    Dumped::push(dumped, kind, found.mutable.expires_at_ms, number, value);
+    let value = record_field(&store.owner, found.slot.slot).value;
+    Dumped::push(dumped, kind.plain(), found.mutable.expires_at_ms, number, value);
     Status::Ok
 }
 

@@ -51,7 +51,8 @@ pub(super) fn execute<'s, J: Journal>(
 /// Whether a record of this kind is all of its key. A primary may send any other.
 fn is_whole<J: Journal>(types: &Types<J>, kind: Kind) -> bool {
     let has_whole = || types.get(kind.of_type()).is_some_and(|of| of.has_whole());
-    kind == Kind::STRING || !kind.is_root() && has_whole()
+    let is_plain = kind.plain() == kind;
+    kind == Kind::STRING || is_plain && !kind.is_root() && has_whole()
 }
 
 /// The whole value of a key, which is then held if the caller wants that; or the beginning of a

@@ -5,7 +5,7 @@ use super::Shard;
 use crate::store::Now;
 use crate::types::object::DumpedPart;
 use remora_arena::Journal;
-use remora_index::hash::record_value;
+use remora_index::hash::{record_field, record_value};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -50,7 +50,7 @@ impl<J: Journal> Shard<J> {
                 add(DumpedPart::Piece(&piece));
             }
         } else {
-            add(DumpedPart::Whole(record_value(&self.store.owner, slot)));
+            add(DumpedPart::Whole(record_field(&self.store.owner, slot).value));
         }
         if !is_known {
             return Err(Status::Malformed);

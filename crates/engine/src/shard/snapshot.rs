@@ -13,7 +13,7 @@ use super::Shard;
 use crate::store::{DumpAt, Filling, LENGTH_BYTES, Named, Now, Rest, Snapshot, Store};
 use crate::types::object::Types;
 use remora_arena::{Journal, Slot, database_of, kind_of, mutable_of, slot_of};
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{record_field, record_key, record_value};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
@@ -311,8 +311,9 @@ impl Sweep {
         }
         self.scratch.clear();
         if !kind.is_root() {
-            let value = record_value(owner, slot);
-            Dumped::push(&mut self.scratch, kind, expires_at_ms, 0, value);
+            // Hints are about this arena.
+            let value = record_field(owner, slot).value;
+            Dumped::push(&mut self.scratch, kind.plain(), expires_at_ms, 0, value);
             let dumped = Dumped::parse(&self.scratch).expect("just made");
             let restore = Command::Restore { key, dumped, replaces: true };
             return self.snapshot.write(database, &restore);

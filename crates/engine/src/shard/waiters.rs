@@ -291,7 +291,10 @@ impl<J: Journal> Shard<J> {
     fn serve_those_before(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) {
         self.serve_some(SERVED_AT_ONCE, now);
         match *command {
-            Command::Synced { .. } | Command::Replicated { .. } | Command::Topology { .. } => {}
+            Command::Synced { .. }
+            | Command::Replicated { .. }
+            | Command::Topology { .. }
+            | Command::Plan { .. } => {}
             Command::MultiSet { pairs } => {
                 for (key, _) in pairs.iter() {
                     self.serve_key(self.store.hash(hash.database(), key), now);

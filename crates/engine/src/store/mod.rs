@@ -30,8 +30,10 @@ mod evictor;
 mod expiry;
 mod flush;
 mod heap;
+mod hints;
 mod joint;
 mod lease;
+mod links;
 mod making_room;
 mod moves;
 mod newest;
@@ -58,7 +60,10 @@ pub(crate) use expiry::{has_expired, is_allowed, with_expiry};
 pub(crate) use flush::{Flush, LogKeys};
 pub use heap::SetAside;
 pub(crate) use joint::JointPart;
+pub use links::FindElsewhere;
+use links::Links;
 pub(crate) use moves::{DumpAt, Load};
+pub(crate) use objects::PartValue;
 pub use options::{Durability, ShardOptions, table_end};
 pub(crate) use part_reads::PartsRead;
 pub(crate) use parts::Parts;
@@ -128,6 +133,8 @@ pub struct Store<J: Journal = NoJournal> {
     expire_cursor: u64,
     /// Objects in trees that expire: they want ticks.
     pub(crate) due_objects: u64,
+    /// Where links' targets lie.
+    links: Links,
     /// Keys that requests wait for.
     pub(crate) watched: WatchedKeys,
     /// The snapshot that is under way.
@@ -200,6 +207,7 @@ impl<J: Journal> Store<J> {
             ticked: TickedSeconds::default(),
             expire_cursor: 0,
             due_objects: 0,
+            links: Links::default(),
             watched: WatchedKeys::default(),
             snapshot: None,
             is_applying: false,

@@ -16,6 +16,15 @@ use remora_layout::kind::Kind;
 use remora_layout::table::OBJECT_STATE_BYTES;
 use remora_protocol::{Command, LoadStep};
 
+/// The value of a new part.
+#[derive(Clone, Copy)]
+pub(crate) enum PartValue<'v> {
+    /// These bytes.
+    Plain(&'v [u8]),
+    /// Bytes with links and their hints ([`remora_layout::link`]).
+    Linked(&'v [u8]),
+}
+
 impl<J: Journal> Store<J> {
     /// Takes a root record with an empty table for a key. Nothing leads to it yet.
     pub(crate) fn new_parts(
@@ -37,7 +46,7 @@ impl<J: Journal> Store<J> {
     pub(crate) fn plan_parts<'p>(
         &mut self,
         root: u32,
-        pairs: impl Iterator<Item = (&'p [u8], &'p [u8])>,
+        pairs: impl Iterator<Item = (&'p [u8], PartValue<'p>)>,
         now: Now,
     ) -> Result<PlannedParts, ArenaFull> {
         let mut planned = PlannedParts::default();
@@ -85,7 +94,7 @@ impl<J: Journal> Store<J> {
         now: Now,
     ) -> Result<(), ArenaFull> {
         let moved = self.stats.moved;
-        let part = self.write_part((root, hash), (name, value), now);
+        let part = self.write_part((root, hash), (name, PartValue::Plain(value)), now);
         self.shed_thinned(now);
         let part = part?;
         let found = match self.stats.moved == moved {
@@ -108,11 +117,15 @@ impl<J: Journal> Store<J> {
     fn write_part(
         &mut self,
         (root, hash): (u32, KeyHash),
-        (name, value): (&[u8], &[u8]),
+        (name, value): (&[u8], PartValue<'_>),
         now: Now,
     ) -> Result<NewPart, ArenaFull> {
         let parts = self.parts.of(root);
         let (kind, secret) = (parts.kind, parts.secret);
+        let (kind, value) = match value {
+            PartValue::Plain(value) => (kind, value),
+            PartValue::Linked(value) => (kind.linked(), value),
+        };
         // The place of the root, in the field of the expiry, which parts do not have.
         let (database, expires_at_ms) = (Database::ZERO, root.into());
         let record = NewRecord { key: name, value, database, kind, expires_at_ms };

@@ -6,16 +6,17 @@
 //! read with the largest copies, so that a slow reader stops no writer.
 
 use remora_arena::{Journal, Owner, Slot};
-use remora_index::hash::{Table, record_key, record_value};
+use remora_index::hash::{Table, record_field, record_key, record_value};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::packed::Field;
 use remora_protocol::message::Status;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Appends a part in the form that a read in turns returns.
-pub(crate) type Write = fn(name: &[u8], value: &[u8], found: &mut Vec<u8>);
+pub(crate) type Write = fn(name: &[u8], value: Field<'_>, found: &mut Vec<u8>);
 
 /// A read of all parts of an object, as they were when it began.
 pub(crate) struct PartsRead {
@@ -173,7 +174,7 @@ impl Reading {
 }
 
 fn give<J: Journal>(owner: &Owner<J>, slot: u32, write: Write, kept: &mut Kept) {
-    kept.add(|list| write(record_key(owner, slot), record_value(owner, slot), list));
+    kept.add(|list| write(record_key(owner, slot), record_field(owner, slot), list));
 }
 
 impl PartReads {
@@ -293,7 +294,7 @@ impl PartsRead {
             && let Some(table) = table
         {
             if let Some(slot) = reading.current.pop() {
-                (reading.write)(record_key(owner, slot), record_value(owner, slot), found);
+                (reading.write)(record_key(owner, slot), record_field(owner, slot), found);
             } else if reading.next < reading.buckets && buckets < PARTS_TURN_BUCKETS {
                 let bucket = reading.next;
                 reading.next += 1;

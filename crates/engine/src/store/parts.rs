@@ -213,8 +213,8 @@ impl Parts {
         let (mut counted, mut found_bytes, mut numbered) = (0, 0, 0);
         for bucket in 0..self.table.buckets() {
             for slot in self.in_bucket(owner, bucket) {
-                let is_one =
-                    kind_of(owner, slot) == self.kind && state_in(owner, slot) != State::Dead;
+                let is_one = kind_of(owner, slot).plain() == self.kind
+                    && state_in(owner, slot) != State::Dead;
                 if !is_one {
                     return told("a table leads to what is no part, or a dead one");
                 }
@@ -407,7 +407,7 @@ impl AllParts {
     /// Whether the part in this slot belongs to an object whose table is here.
     pub fn contain<J: Journal>(&self, owner: &Owner<J>, slot: u32) -> bool {
         let parts = self.by_root.get(&root_of(owner, slot));
-        parts.is_some_and(|parts| parts.kind == kind_of(owner, slot))
+        parts.is_some_and(|parts| parts.kind == kind_of(owner, slot).plain())
     }
 
     /// The position of the part in this slot in its object's table, if it is there.

@@ -58,6 +58,10 @@ pub struct ShardStats {
     pub ask_only: u64,
     /// Records whose bytes are held for a download.
     pub pinned: u64,
+    /// Hints of links that were mended, and mends that were refused as there were too many in one second.
+    pub links_mended: u64,
+    /// See `links_mended`.
+    pub link_mends_refused: u64,
     /// Chunks of lists that LREM and LINSERT have looked at.
     pub list_chunks_searched: u64,
     /// Trees of places.

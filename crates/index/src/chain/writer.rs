@@ -10,11 +10,12 @@ use remora_arena::{
     mutable_of, publish_live, set_mutable, set_state_guardian, slot_of,
 };
 use remora_layout::chain::{
-    CHAIN_STATE_BYTES, CHUNK_HEADER_BYTES, ChunkHome, ChunkRef, ChunkShape, chunk_lengths,
-    chunk_word, encoded, entries_sum, entry_sum, head_sum, state_word, verify_chunk, verify_state,
+    CHAIN_STATE_BYTES, CHUNK_HEADER_BYTES, ChunkHome, ChunkRef, ChunkShape, begins_with_link,
+    chunk_lengths, chunk_word, encoded, entries_sum, entry_sum, head_sum, state_word, verify_chunk,
+    verify_state,
 };
 use remora_layout::kind::Kind;
-use remora_layout::limits::{CHUNK_BYTES, CHUNK_READ_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::limits::{CHUNK_BYTES, CHUNK_READ_BYTES, SLOT_UNIT_BYTES, WORD_BYTES};
 use remora_layout::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, Proof, word};
 use remora_layout::record::{CHECKED_FROM, Mutable, State};
 
@@ -590,6 +591,20 @@ impl Chain {
         owner.store_within(offset(slot) + place, entry);
         let new = entry_sum(entry, place, seed);
         self.reshape(owner, head, seed, |sum| sum.wrapping_sub(gone).wrapping_add(new));
+    }
+
+    /// Writes the hint of the link of this index, in its place: it is no part of the chain's content, and
+    /// readers of the chunk go on.
+    pub fn set_hint<J: Journal>(&self, owner: &mut Owner<J>, index: u64, hint: u64) {
+        let Some((at, number)) = self.directory.find(index) else { return };
+        let slot = self.directory.get(at).slot;
+        let (head, all) = (Head::read(owner, slot), chunk_entries(owner, slot));
+        let to: usize = encoded(all).take(number + 1).map(<[u8]>::len).sum();
+        debug_assert!(
+            encoded(all).nth(number).is_some_and(begins_with_link),
+            "the caller knows the link"
+        );
+        owner.store_within(offset(slot) + head.begin + to - WORD_BYTES, &hint.to_le_bytes());
     }
 
     /// Whether a chunk has room for these entries in the place of its own.

@@ -10,6 +10,6 @@ mod view;
 mod walk;
 
 pub use object::ObjectRef;
-pub use table::{SlotIndex, Table, record_key, record_value};
+pub use table::{SlotIndex, Table, record_field, record_key, record_value};
 pub use view::TableRef;
 pub use walk::{AskReason, Found, Lookup, LookupTarget, Want, find_locally, walk_locally};

@@ -13,6 +13,8 @@ use remora_layout::limits::{
     BUCKET_LOAD_QUARTERS, OBJECT_BASE_BUCKETS, OBJECT_LOAD_QUARTERS, PAGE_BYTES, SLOT_UNIT_BYTES,
     WORD_BYTES,
 };
+use remora_layout::link::Linked;
+use remora_layout::packed::Field;
 use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_layout::table::{OBJECT_HEAD_WORDS, TableHead, TableShape};
 
@@ -371,7 +373,18 @@ pub fn record_key<J: Journal>(owner: &Owner<J>, slot: u32) -> &[u8] {
     owner.slice(slot as usize * SLOT_UNIT_BYTES + RECORD_HEADER_BYTES, lengths.key_bytes as usize)
 }
 
-/// The value of the record in `slot`.
+/// What the value of the record in `slot` says, without hints of links, and whether it has some: the
+/// value of a part that is a field of its own is a link then.
+#[inline]
+pub fn record_field<J: Journal>(owner: &Owner<J>, slot: u32) -> Field<'_> {
+    let value = record_value(owner, slot);
+    match kind_of(owner, slot).has_links() {
+        true => Field { value: Linked::of(value).map_or(&[], |of| of.text), is_link: true },
+        false => Field::plain(value),
+    }
+}
+
+/// The value of the record in `slot`, with the hints of its links.
 #[inline(always)]
 pub fn record_value<J: Journal>(owner: &Owner<J>, slot: u32) -> &[u8] {
     let lengths = lengths_of(owner, slot);

@@ -4,6 +4,12 @@
 //! would miss a key that moved between two fetches. In that case, and when it reaches a bound, the
 //! caller asks the owner. A walk whose view of the table is too old for its key says so, and
 //! continues with a newer one.
+//!
+//! A walk may begin at a *hint*: a word as a bucket has it, which came with a link
+//! ([`remora_layout::link`]) or from a cache. Such a word may be any 64 bits. Its slot and class
+//! are bounded by the region, and the record that it leads to counts only if it passes every check
+//! that a record behind a bucket passes, the full key above all. Otherwise the hint is *stale*, and
+//! the walk goes on with the bucket.
 
 use super::view::{Home, TableRef};
 use remora_arena::{CLASSES, class_bytes};
@@ -40,7 +46,9 @@ pub struct Found {
     pub mutable: Mutable,
     /// The record's own kind.
     pub kind: Kind,
-    /// Bytes of the value, which are the record's last.
+    /// Where the value begins.
+    value_from: usize,
+    /// Its bytes, without hints of links.
     pub value_bytes: usize,
     /// Bytes fetched: the record, and behind it the rest of its slot.
     pub fetched_bytes: usize,
@@ -50,14 +58,14 @@ impl Found {
     /// The start of the value.
     #[inline(always)]
     pub fn value_from(&self) -> usize {
-        self.pointer.length as usize - self.value_bytes
+        self.value_from
     }
 
     /// The record, in the bytes that the lookup received last.
     #[inline(always)]
     pub fn record<'b>(&self, bytes: &'b [u8]) -> Verified<'b> {
-        let value = &bytes[self.value_from()..self.pointer.length as usize];
-        Verified { value, mutable: self.mutable, pointer: self.pointer, kind: self.kind }
+        let Self { pointer, mutable, kind, value_from, value_bytes, .. } = *self;
+        Verified { value: &bytes[value_from..][..value_bytes], value_from, mutable, pointer, kind }
     }
 }
 
@@ -72,6 +80,10 @@ pub enum LookupTarget {
 
 /// A want of a lookup, in its table's region.
 pub type Want = remora_walk::Want<LookupTarget>;
+
+/// READs of the record that a hint names. One that is torn is read once more: bytes that are torn
+/// twice are hardly a record that is being written, but a slot that now belongs to other data.
+const HINT_READS: u32 = 2;
 
 /// One lookup of one key, for a record of one kind.
 #[derive(Clone)]
@@ -90,6 +102,11 @@ pub struct Lookup<'k> {
     overflow: Option<u32>,
     buckets_seen: usize,
     records_seen: usize,
+    /// READs of the record that the hint names.
+    hint_reads: u32,
+    /// The next want is that record.
+    is_at_hint: bool,
+    is_hint_stale: bool,
     retries: u32,
 }
 
@@ -113,8 +130,41 @@ impl<'k> Lookup<'k> {
             overflow: None,
             buckets_seen: 0,
             records_seen: 0,
+            hint_reads: 0,
+            is_at_hint: false,
+            is_hint_stale: false,
             retries: 0,
         }
+    }
+
+    /// A walk to the key's record of this kind that begins at a hint, see the module's text; 0 is no
+    /// hint.
+    ///
+    /// ```
+    /// # use remora_index::hash::{Lookup, TableRef};
+    /// # use remora_layout::{hash::KeyHash, kind::Kind};
+    /// # fn example(table: &TableRef, hint: u64) {
+    /// let hash = KeyHash::of(b"person:7", 0);
+    /// let walk = Lookup::begin_at(b"person:7", hash, Kind::ANY, table, hint);
+    /// // One READ if the hint is good; otherwise that one, a bucket and a record.
+    /// # let _ = walk;
+    /// # }
+    /// ```
+    #[inline]
+    pub fn begin_at(key: &'k [u8], hash: KeyHash, kind: Kind, table: &TableRef, hint: u64) -> Self {
+        let mut lookup = Self::begin(key, hash, kind, table);
+        let slot = BucketSlot::from_word(hint);
+        if hint == 0 {
+            return lookup;
+        }
+        // A word with another signature was never that of this key.
+        lookup.is_at_hint = slot.signature == hash.signature() && lookup.may_be_record(slot);
+        lookup.is_hint_stale = !lookup.is_at_hint;
+        if lookup.is_at_hint {
+            let (offset, bytes) = lookup.record_range(slot);
+            lookup.next = Some((offset, bytes, LookupTarget::Record(slot)));
+        }
+        lookup
     }
 
     /// The wanted key or name.
@@ -124,7 +174,12 @@ impl<'k> Lookup<'k> {
 
     /// Buckets and records fetched so far.
     pub fn nodes(&self) -> usize {
-        self.buckets_seen + self.records_seen
+        self.buckets_seen + self.records_seen + self.hint_reads as usize
+    }
+
+    /// Whether the walk began at a hint that did not lead to the key's record.
+    pub fn is_hint_stale(&self) -> bool {
+        self.is_hint_stale
     }
 
     fn take_bucket(&mut self, bytes: &[u8]) -> Step<Found, AskReason> {
@@ -149,18 +204,30 @@ impl<'k> Lookup<'k> {
     }
 
     fn take_record(&mut self, slot: BucketSlot, bytes: &[u8]) -> Step<Found, AskReason> {
-        self.records_seen += 1;
+        let is_hinted = std::mem::take(&mut self.is_at_hint);
+        self.hint_reads += u32::from(is_hinted);
+        self.records_seen += usize::from(!is_hinted);
         let wanted = Wanted { kind: self.kind, database: self.hash.database() };
         match verify(bytes, self.secret, self.region, slot.slot, None, wanted, self.key) {
             Ok(found) if found.pointer.generation as u8 == slot.generation_low => {
-                let Verified { value, mutable, pointer, kind } = found;
+                let Verified { value, value_from, mutable, pointer, kind } = found;
                 Step::Found(Found {
                     pointer,
                     mutable,
                     kind,
+                    value_from,
                     value_bytes: value.len(),
                     fetched_bytes: bytes.len(),
                 })
+            }
+            Err(Reject::Torn) if is_hinted && self.hint_reads < HINT_READS => {
+                self.is_at_hint = true;
+                self.fetch_record(slot)
+            }
+            // Whatever else is there: it need not have to do with the key.
+            _ if is_hinted => {
+                self.is_hint_stale = true;
+                self.fetch_home()
             }
             Err(Reject::Pending | Reject::AskOnly) => Step::Ask(AskReason::Pending),
             Err(Reject::OtherKey) => self.next(),
@@ -191,12 +258,18 @@ impl<'k> Lookup<'k> {
     fn fetch_home(&mut self) -> Step<Found, AskReason> {
         self.waiting = 0;
         self.overflow = None;
+        self.is_at_hint = false;
         self.fetch_bucket(self.home.offset)
     }
 
     fn fetch_record(&mut self, slot: BucketSlot) -> Step<Found, AskReason> {
         let (offset, bytes) = self.record_range(slot);
         self.fetch(offset, bytes, LookupTarget::Record(slot))
+    }
+
+    /// Whether a word can name a record: one from a torn or old bucket, or a hint, may name any slot.
+    fn may_be_record(&self, slot: BucketSlot) -> bool {
+        (slot.class as usize) < CLASSES && self.record_range(slot).1 >= RECORD_HEADER_BYTES
     }
 
     fn record_range(&self, slot: BucketSlot) -> (u64, usize) {
@@ -213,15 +286,11 @@ impl<'k> Lookup<'k> {
         while self.waiting > 0 {
             self.waiting -= 1;
             let slot = self.candidates[self.waiting];
-            // A word from a torn or old bucket may name any slot.
-            if (slot.class as usize) < CLASSES {
-                let (offset, bytes) = self.record_range(slot);
+            if self.may_be_record(slot) {
                 if self.records_seen >= WALK_CANDIDATES {
                     return Step::Ask(AskReason::TooManyTries);
                 }
-                if bytes >= RECORD_HEADER_BYTES {
-                    return self.fetch(offset, bytes, LookupTarget::Record(slot));
-                }
+                return self.fetch_record(slot);
             }
         }
         match self.overflow.take() {

@@ -45,10 +45,12 @@ fn work(steps: &[Step], memory: (u64, u64)) -> Work {
         Step::Follow { field, by_key } => {
             content(Act::Follow { field: field.clone(), by_key: *by_key })
         }
+        Step::Suffix(suffix) => Work::Suffix(suffix.clone()),
         Step::Where(condition) => content(Act::Where(condition.clone())),
         Step::Get(fields) => content(Act::Get(fields.clone())),
         Step::GetAll => content(Act::GetAll),
         Step::GetKey => Work::GetKey,
+        Step::GetLevel => Work::GetLevel,
         Step::Each { by_key } => Work::Each(Each::new(*by_key, (0, -1))),
         Step::Walk { via, depth, once, by_key } => {
             let walk = Walk::new(via, (*depth, *once, *by_key), memory);
@@ -74,8 +76,8 @@ fn needed(steps: &[Step]) -> Fields {
                 names.insert(field.clone());
                 break;
             }
-            Step::Each { .. } => break,
-            Step::GetKey | Step::Once | Step::Skip(_) | Step::Take(_) => {}
+            Step::Each { .. } | Step::Suffix(_) => break,
+            Step::GetKey | Step::GetLevel | Step::Once | Step::Skip(_) | Step::Take(_) => {}
         }
     }
     Fields::Some(names.into_iter().collect())

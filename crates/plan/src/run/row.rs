@@ -14,6 +14,8 @@ pub(super) struct Row {
     columns: Vec<Column>,
     /// What the columns count for the limit of bytes.
     column_bytes: u64,
+    /// The level at which the last walk found the item to which, or from which, it came.
+    pub level: u32,
     pub item: Item,
 }
 
@@ -41,12 +43,13 @@ enum Kind {
 impl Row {
     /// A row without columns.
     pub fn at(item: Item) -> Self {
-        Self { columns: Vec::new(), column_bytes: 0, item }
+        Self { columns: Vec::new(), column_bytes: 0, level: 0, item }
     }
 
     /// A row with the same columns at another item.
     pub fn moved(&self, item: Item) -> Self {
-        Self { columns: self.columns.clone(), column_bytes: self.column_bytes, item }
+        let (columns, level) = (self.columns.clone(), self.level);
+        Self { columns, column_bytes: self.column_bytes, level, item }
     }
 
     pub fn push(&mut self, column: Column) {

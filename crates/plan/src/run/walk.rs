@@ -163,6 +163,9 @@ impl Output for Found<'_> {
         if goes_on {
             self.walking.next.push_back(item.clone());
         }
-        self.out.push(Next::Row(self.walking.row.moved(item)));
+        let level = self.walking.level;
+        let mut row = self.walking.row.moved(item);
+        row.level = level;
+        self.out.push(Next::Row(row));
     }
 }

@@ -17,7 +17,9 @@ pub(super) enum Work {
     Each(Each),
     Objects(Box<Search>),
     Walk(Box<dyn Nested>),
+    Suffix(Bytes),
     GetKey,
+    GetLevel,
     Once(Remembered),
     /// So many rows are still dropped.
     Skip(u64),
@@ -60,7 +62,16 @@ impl Work {
                 out.push(Next::Row(row));
                 return if *left == 0 { Taken::Stop } else { Taken::Done };
             }
+            Self::Suffix(suffix) => {
+                let key = [&row.item.place.key[..], suffix].concat();
+                let Some(item) = Item::of_key(key.into()) else {
+                    skip(out, Skipped { not_a_key: 1, ..Skipped::default() });
+                    return Taken::Done;
+                };
+                row.item = item;
+            }
             Self::GetKey => row.push(Column::Text(row.item.place.key.clone())),
+            Self::GetLevel => row.push(Column::Text(row.level.to_string().into_bytes().into())),
             Self::Pass | Self::Skip(_) => {}
         }
         out.push(Next::Row(row));

@@ -8,8 +8,9 @@
 //!         NEAREST tree x y count [WHERE condition ...] [KEY prefix]
 //! step    FOLLOW field [KEY]             PATH field.field... [KEY]
 //!         EACH [KEY]                     WALK field depth [REPEAT] [KEY]
-//!         WHERE condition                ONCE
-//!         GET field [field ...]          GETKEY          GETALL
+//!         SUFFIX text                    ONCE
+//!         WHERE condition
+//!         GET field [field ...]          GETKEY          GETALL          GETLEVEL
 //!         SKIP rows                      TAKE rows
 //! condition   field EXISTS | field MISSING | field comparison value
 //! comparison  = | != | < | <= | > | >=
@@ -92,9 +93,9 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Words that end the fields of a GET.
-const CLAUSES: [&str; 12] = [
-    "FOLLOW", "PATH", "EACH", "WALK", "WHERE", "GET", "GETKEY", "GETALL", "ONCE", "SKIP", "TAKE",
-    "LIMIT",
+const CLAUSES: [&str; 14] = [
+    "FOLLOW", "PATH", "EACH", "WALK", "SUFFIX", "WHERE", "GET", "GETKEY", "GETALL", "GETLEVEL",
+    "ONCE", "SKIP", "TAKE", "LIMIT",
 ];
 
 fn is_clause(word: &[u8]) -> bool {

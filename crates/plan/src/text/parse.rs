@@ -8,8 +8,8 @@ use remora_layout::integer;
 use remora_layout::rect::Rect;
 
 const START: &str = "KEYS, LIST, WINDOW or NEAREST";
-const STEP: &str = "a step (FOLLOW, PATH, EACH, WALK, WHERE, GET, GETKEY, GETALL, ONCE, SKIP, TAKE) \
-                    or LIMIT";
+const STEP: &str = "a step (FOLLOW, PATH, EACH, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
+                    ONCE, SKIP, TAKE) or LIMIT";
 const TEST: &str = "EXISTS, MISSING, =, !=, <, <=, > or >=";
 const LIMIT: &str = "VISITS, ROWS, BYTES, REMEMBERED or MS";
 const FIELD: &str = "a field";
@@ -188,6 +188,9 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
             let (once, by_key) = (!self.accept("REPEAT"), self.accept("KEY"));
             return Ok(Step::Walk { via, depth, once, by_key });
         }
+        if self.accept("SUFFIX") {
+            return Ok(Step::Suffix(self.next("the end of a key")?));
+        }
         if self.accept("WHERE") {
             return Ok(Step::Where(self.condition()?));
         }
@@ -200,7 +203,12 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
         if self.accept("TAKE") {
             return Ok(Step::Take(self.number()?));
         }
-        let plain = [("GETKEY", Step::GetKey), ("GETALL", Step::GetAll), ("ONCE", Step::Once)];
+        let plain = [
+            ("GETKEY", Step::GetKey),
+            ("GETALL", Step::GetAll),
+            ("GETLEVEL", Step::GetLevel),
+            ("ONCE", Step::Once),
+        ];
         let plain = plain.into_iter().find(|(word, _)| self.accept(word));
         plain.map(|(_, step)| step).ok_or_else(|| self.error(STEP))
     }

@@ -108,6 +108,10 @@ impl Words {
                 self.flag("REPEAT", !once);
                 self.flag("KEY", *by_key);
             }
+            Step::Suffix(suffix) => {
+                self.say("SUFFIX");
+                self.bytes(suffix);
+            }
             Step::Where(condition) => self.condition(condition),
             Step::Get(fields) => {
                 self.say("GET");
@@ -115,6 +119,7 @@ impl Words {
             }
             Step::GetKey => self.say("GETKEY"),
             Step::GetAll => self.say("GETALL"),
+            Step::GetLevel => self.say("GETLEVEL"),
             Step::Once => self.say("ONCE"),
             Step::Skip(count) => {
                 self.say("SKIP");

@@ -4,6 +4,7 @@
 use crate::items::Items;
 use crate::message::Status;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
+use remora_layout::packed::Field;
 
 /// The parts of each element in a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +37,25 @@ pub(crate) fn list(value: &[u8], step: usize) -> Result<Items<'_>, Status> {
             None => return Err(Status::Malformed),
         }
     }
-    if count > 0 && count % step == 0 { Ok(items) } else { Err(Status::Malformed) }
+    let is_it = count > 0 && count % step == 0 && !items.has_links();
+    if is_it { Ok(items) } else { Err(Status::Malformed) }
+}
+
+/// A list of pairs whose values may be links: those name keys.
+pub(crate) fn list_with_links(value: &[u8]) -> Result<Items<'_>, Status> {
+    let items = Items::parse(value).ok_or(Status::Malformed)?;
+    if !items.has_links() {
+        return list(value, 2);
+    }
+    let mut plain = Vec::with_capacity(value.len());
+    for (at, item) in items.fields().enumerate() {
+        let Field { value, is_link } = item.ok_or(Status::Malformed)?;
+        if is_link && (at % 2 == 0 || value.len() > MAX_KEY_BYTES) {
+            return Err(Status::Malformed);
+        }
+        Items::push(&mut plain, value);
+    }
+    list(&plain, 2).map(|_| items)
 }
 
 pub(crate) fn name(value: &[u8]) -> Result<&[u8], Status> {

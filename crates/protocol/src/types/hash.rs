@@ -2,7 +2,7 @@
 
 use crate::items::Items;
 use crate::message::Status;
-use crate::types::elements::{list, name, scan_options};
+use crate::types::elements::{list, list_with_links, name, scan_options};
 use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
 
@@ -15,7 +15,7 @@ pub enum HashCommand<'a> {
     /// Sets fields; `number` counts those that are new. One change: either all
     /// are set or, out of memory, none is.
     Set {
-        /// Names and values, in turn.
+        /// Names and values, in turn; a value may be a link.
         pairs: Items<'a>,
     },
     /// Sets one field if it is not there; `number` is 1 if it was not.
@@ -28,6 +28,18 @@ pub enum HashCommand<'a> {
     Remove {
         /// The names.
         names: Items<'a>,
+    },
+    /// Removes those of these fields that are links; `number` counts them. The log has a
+    /// [`HashCommand::Remove`] of them.
+    RemoveLinks {
+        /// The names.
+        names: Items<'a>,
+    },
+    /// The hint of a link has led nowhere: the owner looks for its target, and mends it if it knows better.
+    /// `number` is 1 if it did. The content is as before, and the log has nothing of it.
+    Mend {
+        /// The name of the link's field.
+        name: &'a [u8],
     },
     /// The value of a field; `NotFound` without it. The pointer is to the record
     /// that holds it, and `number` is the word of the root record on which that
@@ -106,6 +118,8 @@ mod op {
     pub const ALL: u8 = 10;
     pub const RANDOM: u8 = 11;
     pub const SCAN: u8 = 12;
+    pub const REMOVE_LINKS: u8 = 13;
+    pub const MEND: u8 = 14;
 }
 
 fn one_pair(value: &[u8]) -> Result<Items<'_>, Status> {
@@ -115,7 +129,7 @@ fn one_pair(value: &[u8]) -> Result<Items<'_>, Status> {
 
 impl<'a> Operation<'a> for HashCommand<'a> {
     const KIND: Kind = Kind::HASH;
-    const COUNT: u8 = op::SCAN + 1;
+    const COUNT: u8 = op::MEND + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
@@ -130,9 +144,11 @@ impl<'a> Operation<'a> for HashCommand<'a> {
         }
         let told = || Told::of(flags).ok_or(Status::Malformed);
         Ok(match op {
-            op::SET => Self::Set { pairs: list(value, 2)? },
+            op::SET => Self::Set { pairs: list_with_links(value)? },
             op::SET_ABSENT => Self::SetAbsent { pair: one_pair(value)? },
             op::REMOVE => Self::Remove { names: list(value, 1)? },
+            op::REMOVE_LINKS => Self::RemoveLinks { names: list(value, 1)? },
+            op::MEND => Self::Mend { name: name(value)? },
             op::GET => Self::Get { name: name(value)? },
             op::GET_MANY => Self::GetMany { names: list(value, 1)? },
             op::LENGTH => Self::Length,
@@ -154,6 +170,8 @@ impl<'a> Operation<'a> for HashCommand<'a> {
             Self::Set { pairs } => (op::SET, 0, 0, pairs.bytes()),
             Self::SetAbsent { pair } => (op::SET_ABSENT, 0, 0, pair.bytes()),
             Self::Remove { names } => (op::REMOVE, 0, 0, names.bytes()),
+            Self::RemoveLinks { names } => (op::REMOVE_LINKS, 0, 0, names.bytes()),
+            Self::Mend { name } => (op::MEND, 0, 0, name),
             Self::Get { name } => (op::GET, 0, 0, name),
             Self::GetMany { names } => (op::GET_MANY, 0, 0, names.bytes()),
             Self::Length => (op::LENGTH, 0, 0, none),
@@ -176,6 +194,7 @@ impl<'a> Operation<'a> for HashCommand<'a> {
             Self::Set { .. }
                 | Self::SetAbsent { .. }
                 | Self::Remove { .. }
+                | Self::RemoveLinks { .. }
                 | Self::Increment { .. }
                 | Self::IncrementFloat { .. }
         )

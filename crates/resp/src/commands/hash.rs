@@ -1,5 +1,7 @@
 //! Hashes, in the words and with the errors of Redis 7.
 
+pub(crate) mod links;
+
 use crate::arguments::{KEY, SCAN_ARGUMENTS, ScanOptions, VALUE, cursor, items, scan_options};
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};

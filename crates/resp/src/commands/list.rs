@@ -1,6 +1,7 @@
 //! Lists, in the words and with the errors of Redis 7.
 
 pub(super) mod blocking;
+pub(super) mod links;
 mod steps;
 
 use crate::arguments::KEY;
@@ -211,15 +212,17 @@ const LLEN: CommandSpec = CommandSpec {
 
 static LENGTH: ObjectReply = ObjectReply::new("llen", Shape::Number);
 
+const RANGE_NOTES: &str = "Returns the list as it is when the command begins. A long range is read in \
+turns, between which the shard does other work; what is changed meanwhile does not show. A client that \
+reads so slowly that an eighth of the shard's memory is taken by what is changed and still to be \
+sent loses its connection.";
+
 const LRANGE: CommandSpec = CommandSpec {
     name: "lrange",
     arity: 4,
     summary: "Returns the elements of a range.",
     complexity: "O(N) where N is the number of elements to be returned",
-    notes: "Returns the list as it is when the command begins. A long range is read in turns, \
-between which the shard does other work; what is changed meanwhile does not show. A client that \
-reads so slowly that an eighth of the shard's memory is taken by what is changed and still to be \
-sent loses its connection.",
+    notes: RANGE_NOTES,
     arguments: &[KEY, START, STOP],
     parse: |words, _| {
         let (start, stop) = (number(words.get(2))?, number(words.get(3))?);

@@ -10,6 +10,7 @@ mod keys;
 pub mod keyspace;
 mod list;
 pub mod persistence;
+pub mod plan;
 pub mod replication;
 pub mod rtree;
 pub mod sentinel;
@@ -32,11 +33,14 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     geo::members::COMMANDS,
     geo::search::COMMANDS,
     hash::COMMANDS,
+    hash::links::COMMANDS,
     keys::COMMANDS,
     keyspace::COMMANDS,
     list::COMMANDS,
+    list::links::COMMANDS,
     list::blocking::COMMANDS,
     persistence::COMMANDS,
+    plan::COMMANDS,
     replication::COMMANDS,
     rtree::objects::COMMANDS,
     rtree::search::COMMANDS,

@@ -25,7 +25,7 @@ shown.",
 };
 
 fn info(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    Ok(Request::Info(Sections(Keys::all(words, 1))))
+    Ok(Request::Info(Sections { words: Keys::all(words, 1), only: None }))
 }
 
 const CONFIG: CommandSpec = CommandSpec {

@@ -5,6 +5,7 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::request_part_key;
 use super::trees::places::TreePlaces;
+use crate::plans::Asker;
 use remora_frontend::{
     Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Token, Wanted,
 };
@@ -83,12 +84,20 @@ impl<H: Host> Executor for RespExecutor<H> {
     }
 
     fn has_parked(&mut self, responder: &Responder) -> bool {
-        let serial = responder.serial();
-        self.host.with_waits(|waits| waits.has_parked(serial)) == Some(true)
+        let (serial, now_ms) = (responder.serial(), self.host.now_ms());
+        let is_its = |of: &Token| of.serial == serial;
+        let has_plan = self.host.plans().is_some_and(|plans| plans.long_ones(now_ms).any(is_its));
+        has_plan || self.host.with_waits(|waits| waits.has_parked(serial)) == Some(true)
     }
 
     fn forget(&mut self, responder: &Responder) {
         let serial = responder.serial();
+        if let Some(plans) = self.host.plans()
+            && !plans.is_empty()
+        {
+            let is_its = |of: &Token| of.serial == serial;
+            plans.forget(|asker| matches!(asker, Asker::Connection(of) if is_its(of)));
+        }
         if let Some(token) = self.host.with_waits(|waits| waits.forget(serial)).flatten() {
             self.key_answers.going_on.remove(&request_part_key(&token));
         }
@@ -239,6 +248,7 @@ impl<H: Host> RespExecutor<H> {
             Request::Block(blocking) => self.block(responder, *blocking),
             Request::Unblock { serial, status } => self.unblock(responder, serial, status),
             Request::Sort(sort) => self.sort(responder, *sort),
+            Request::Plan(plan, form) => self.plan(responder, *plan, form),
             Request::Steps { keys, steps, form } => self.steps(responder, keys, steps, form),
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);

@@ -90,8 +90,8 @@ impl<H: Host> RespExecutor<H> {
             HashCommand::GetMany { names } => {
                 let (mut list, whole) = (Vec::new(), whole?);
                 for name in names.iter().flatten() {
-                    match packed::find(whole, name) {
-                        Some(value) => Items::push(&mut list, value),
+                    match packed::fields(whole).find(|(other, _)| *other == name) {
+                        Some((_, field)) => Items::push_field(&mut list, field),
                         None => Items::push_none(&mut list),
                     }
                 }
@@ -129,7 +129,8 @@ impl<H: Host> RespExecutor<H> {
         self.is_live(found.mutable.expires_at_ms).then_some(())?;
         self.host.touched(shard, found.pointer);
         if !found.kind.is_root() {
-            return Some(Held::Whole(found.value_from(), found.pointer.length as usize));
+            let from = found.value_from();
+            return Some(Held::Whole(from, from + found.value_bytes));
         }
         let record = &self.record[..found.fetched_bytes];
         let (table, seed) = (&self.tables[shard], self.host.hash_seed());
@@ -150,7 +151,7 @@ impl<H: Host> RespExecutor<H> {
         memory.fetch_after(root, &mut words).then_some(())?;
         let root = object.check_root(&words).ok()?;
         self.is_live(root.expires_at_ms).then_some(())?;
-        Some(&self.record[field.value_from()..field.pointer.length as usize])
+        Some(&self.record[field.value_from()..][..field.value_bytes])
     }
 
     /// Whether this expiry has not passed. The owner removes expired objects.

@@ -1,5 +1,6 @@
 //! The server's interface for requests.
 
+use crate::plans::Plans;
 use crate::thread_counts::ThreadCounts;
 use crate::waits::Waits;
 use remora_arena::{Journal, Owner};
@@ -42,6 +43,11 @@ pub trait Host: ShardPort {
     /// The requests of this thread's connections that wait for keys. `None` if the server has ended.
     /// The orders that result are handed to the shards.
     fn with_waits<R>(&mut self, act: impl FnOnce(&mut Waits) -> R) -> Option<R>;
+
+    /// The plans that run at this thread; `None` if none do.
+    fn plans(&mut self) -> Option<&mut Plans> {
+        None
+    }
 
     /// This thread's counters.
     fn thread_counts(&self) -> &ThreadCounts;

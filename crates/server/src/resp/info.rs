@@ -5,6 +5,7 @@ use super::info_lines::{Line, lines, load};
 use super::replication;
 use crate::cluster;
 use crate::config::{Eviction, Promise, Wanted};
+use crate::plans::PlanCounts;
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use remora_engine::ShardStats;
@@ -12,6 +13,7 @@ use remora_frontend::Counter;
 use remora_layout::database::DATABASES;
 use remora_resp::request::Sections;
 use std::fmt::Write;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The text of INFO.
@@ -44,6 +46,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     let mut of_cluster = lines([("cluster_enabled", has_cluster.to_string())]);
     of_cluster.extend(lines(cluster::lines_of(shared)));
     section("Cluster", of_cluster);
+    section("Links", facts.links());
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text
@@ -73,6 +76,13 @@ impl Facts<'_> {
         self.of_shards(field).min().unwrap_or(0).to_string()
     }
 
+    fn plans(&self, field: fn(&PlanCounts) -> u64) -> String {
+        let of = |shard: &ShardHandle| {
+            field(&shard.plans.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        self.shared.shards.iter().map(of).sum::<u64>().to_string()
+    }
+
     fn threads(&self, field: fn(&ThreadCounts) -> &Counter) -> String {
         let shards = self.shared.shards.iter();
         shards.map(|shard| field(&shard.thread).get()).sum::<u64>().to_string()
@@ -99,6 +109,13 @@ impl Facts<'_> {
             ("transports", transports(self.shared)),
             ("rdma_devices", rdma_devices(self.shared)),
             ("numa_nodes", self.shared.numa_nodes.to_string()),
+        ])
+    }
+
+    fn links(&self) -> Vec<Line> {
+        lines([
+            ("links_mended", self.sum(|s| s.links_mended)),
+            ("link_mends_refused", self.sum(|s| s.link_mends_refused)),
         ])
     }
 
@@ -306,6 +323,14 @@ impl Facts<'_> {
             ("expiries_put_off", self.sum(|s| s.expiries_put_off)),
             ("evicted_keys", self.sum(|s| s.evicted)),
             ("last_sequence", self.sum(|s| s.last_sequence)),
+            ("plans_running", self.plans(|of| of.running)),
+            ("plans_waiting", self.plans(|of| of.waiting)),
+            ("plans_reserved_bytes", self.plans(|of| of.reserved_bytes)),
+            ("plans_ended", self.plans(|of| of.ended)),
+            ("plans_limited", self.plans(|of| of.limited)),
+            ("plans_given_up", self.plans(|of| of.given_up)),
+            ("plan_looks", self.plans(|of| of.looks)),
+            ("plan_wants", self.plans(|of| of.wants)),
         ])
     }
 }

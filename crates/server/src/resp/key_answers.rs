@@ -1,6 +1,7 @@
 //! How requests about the key space continue after the answers of shards.
 
 use super::key_steps::{AfterWaiting, KeySteps};
+use super::plan_job::PlanJob;
 use super::sort_job::SortJob;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
@@ -41,7 +42,9 @@ pub(super) enum GoingOn {
     Steps(Box<KeySteps>),
     /// Elements are sorted.
     Sort(Box<SortJob>),
-    /// The same, which waits for a key first.
+    /// A plan begins.
+    Plan(Box<PlanJob>),
+    /// An operation on several keys that waits for a key first.
     AfterWaiting(Box<AfterWaiting>),
     /// The answer is the reply.
     Last,

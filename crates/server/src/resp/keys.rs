@@ -191,6 +191,12 @@ impl<H: Host> RespExecutor<H> {
         if let GoingOn::Sort(sort) = on {
             return if is_there { self.sorted(token, sort, reply) } else { None };
         }
+        if let GoingOn::Plan(job) = on {
+            if is_there {
+                self.begin_plan(token, job);
+            }
+            return None;
+        }
         if let GoingOn::AfterWaiting(over) = on {
             return self.waited(token, over, (reply, is_there));
         }
@@ -222,7 +228,9 @@ impl<H: Host> RespExecutor<H> {
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
             GoingOn::Steps(steps) => steps.next(reply),
-            GoingOn::AfterWaiting(_) | GoingOn::Sort(_) | GoingOn::Last => Next::Reply(reply),
+            GoingOn::AfterWaiting(_) | GoingOn::Sort(_) | GoingOn::Plan(_) | GoingOn::Last => {
+                Next::Reply(reply)
+            }
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
@@ -247,9 +255,11 @@ fn runs_to_its_end(on: &GoingOn) -> bool {
         GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Last => true,
         GoingOn::Steps(steps) => !steps.is_read(),
         GoingOn::AfterWaiting(_) => true,
-        GoingOn::Scan { .. } | GoingOn::Keys { .. } | GoingOn::Random { .. } | GoingOn::Sort(_) => {
-            false
-        }
+        GoingOn::Scan { .. }
+        | GoingOn::Keys { .. }
+        | GoingOn::Random { .. }
+        | GoingOn::Sort(_)
+        | GoingOn::Plan(_) => false,
     }
 }
 

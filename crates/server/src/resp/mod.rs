@@ -18,6 +18,8 @@ pub(crate) mod key_steps;
 mod keys;
 mod many_keys;
 mod own;
+mod plan;
+mod plan_job;
 mod read;
 mod replication;
 mod sets;

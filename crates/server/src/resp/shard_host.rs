@@ -10,6 +10,8 @@ use crate::following::{Applier, Batch, RoleChange};
 use crate::inbox::{Mail, Message, Outbox};
 use crate::joint_gate::JointGate;
 use crate::large_jobs::LargeJobs;
+use crate::link_targets::find_elsewhere;
+use crate::plans::{PLANS, Plans};
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use crate::waits::Waits;
@@ -41,6 +43,8 @@ pub struct ShardHost {
     pub shard: Shard<NoJournal>,
     /// Its jobs that are under way.
     pub large_jobs: LargeJobs,
+    /// The plans that run at its thread.
+    pub plans: Plans,
     /// How far its changes may be acknowledged.
     pub acknowledging: Acknowledging,
     /// How far the disk has the changes of two shards, and this shard's log by itself.
@@ -70,6 +74,9 @@ impl ShardHost {
             shard.set_synced(disk.synced[number].load(Ordering::Acquire));
             disk.shipper(number, &mut shard)
         });
+        if shared.shards.len() > 1 {
+            shard.set_find_elsewhere(find_elsewhere(&shared, number));
+        }
         let cluster = shared.cluster_facts.clone().map(ClusterFactsView::new);
         let outbox = Outbox::new(number, shared.shards.len());
         let of = (shared.config.min_replicas, shared.config.is_clustered());
@@ -87,6 +94,7 @@ impl ShardHost {
             synced,
             reached_disk,
             now: shared.clock.now(),
+            plans: Plans::new(number, shared.hash_seed),
             shared,
             number,
             shard,
@@ -239,7 +247,7 @@ impl ShardHost {
         let may_send = self.may_send() || self.may_ship() || may_go_on;
         let has_some = !self.jobs.is_empty() || self.large_jobs.has_work();
         let has_waiters = self.shard.has_waiters_due() && !self.is_held();
-        has_some || has_waiters || may_send || self.applier.has_work()
+        has_some || has_waiters || may_send || self.applier.has_work() || self.plans.has_work()
     }
 
     /// Whether there is room for mail that had to wait.
@@ -271,6 +279,38 @@ impl ShardHost {
         self.hand_waits();
         self.tell_parts();
         jobs as u64
+    }
+
+    /// A turn of the plans: their looks go to the shards; the own one begins with its looks at once.
+    pub fn plan_turn(&mut self) {
+        if !self.plans.has_work() {
+            return;
+        }
+        if let Some(status) = self.shared.view.refusal() {
+            self.plans.end_all(status);
+        }
+        let (shared, cluster) = (&self.shared, &self.shared.cluster.published);
+        let route = |database, key: &[u8]| {
+            let hash = KeyHash::within(database, key, shared.hash_seed);
+            (!cluster.is_elsewhere(key)).then(|| (hash, shared.slots.shard_of(key)))
+        };
+        self.plans.turn(route, self.now.unix_ms);
+        while let Some((shard, job)) = self.plans.pop_job() {
+            match shard == self.number {
+                true => self.large_jobs.execute(&mut self.shard, job, self.now),
+                false => self.outbox.add_job(shard, job),
+            }
+        }
+    }
+
+    /// Whether a reply is for a plan of this thread, which takes it.
+    #[inline]
+    pub fn take_for_plan(&mut self, token: &Token, reply: OwnedReply) -> Option<OwnedReply> {
+        if token.connection == PLANS {
+            self.plans.take(*token, reply);
+            return None;
+        }
+        Some(reply)
     }
 
     /// Serves requests that wait for keys that this turn has changed.
@@ -406,6 +446,10 @@ impl Host for ShardHost {
         let done = act(&mut self.large_jobs.waits);
         self.hand_waits();
         Some(done)
+    }
+
+    fn plans(&mut self) -> Option<&mut Plans> {
+        Some(&mut self.plans)
     }
 
     fn thread_counts(&self) -> &ThreadCounts {

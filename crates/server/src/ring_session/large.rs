@@ -13,17 +13,20 @@
 //!   takes nothing makes the shard keep only the results of one turn.
 
 use super::SessionError;
-use super::frames::Answering;
+use super::frames::{Answering, Stamp, reply_header};
 use super::search_turns::Searching;
 use remora_arena::{Journal, Region};
 use remora_engine::Download;
 use remora_engine::{Now, Shard};
 use remora_fabric::{AnyLink, Link, Transport};
+use remora_frontend::OwnedReply;
 use remora_layout::buffer_name::BufferName;
 use remora_layout::limits::{
-    DISCARD_BYTES, HELD_REPLIES, HELD_REPLY_BYTES, LARGE_BUFFER_BYTES, MAX_STREAMS,
-    STREAM_PIECE_BYTES,
+    DISCARD_BYTES, HELD_REPLIES, HELD_REPLY_BYTES, LARGE_BUFFER_BYTES, MAX_INLINE_BYTES,
+    MAX_STREAMS, PLANS_AT_ONCE, PLANS_HELD_BYTES, STREAM_PIECE_BYTES,
 };
+use remora_protocol::Reply;
+use remora_protocol::message::{MORE, ReplyHeader};
 use remora_ring::WRITE_ID;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,22 +61,57 @@ enum Item {
     Search(Box<Searching>),
     /// A search that has not begun: its encoded command.
     Command(Vec<u8>),
+    /// The outcome of a plan, which may not be there yet.
+    Plan(Box<PlanReply>),
     /// An encoded reply, and the sequence that it waits for.
     Reply(Vec<u8>, u64),
 }
+
+/// The reply to a plan.
+struct PlanReply {
+    id: u32,
+    /// Of the time before the first read.
+    stamp: Stamp,
+    outcome: Option<OwnedReply>,
+    /// The most bytes that the outcome has, by the plan's limit.
+    most_bytes: u64,
+    sent: usize,
+}
+
+impl PlanReply {
+    /// The next part, and whether it is the last one.
+    fn part(&mut self) -> Option<(Vec<u8>, bool)> {
+        let outcome = self.outcome.as_ref()?;
+        let value = outcome.value.as_deref();
+        let rest = value.map(|value| &value[self.sent..]);
+        let part = rest.map(|rest| &rest[..rest.len().min(PLAN_PART_BYTES)]);
+        let is_last = part.map(<[u8]>::len) == rest.map(<[u8]>::len);
+        let reply = Reply { number: outcome.number, value: part, ..Reply::status(outcome.status) };
+        let mut header = reply_header(&reply, self.id, self.stamp);
+        header.flags |= if is_last { 0 } else { MORE };
+        let part = part.unwrap_or_default();
+        self.sent += part.len();
+        Some(([header.as_bytes(), part].concat(), is_last))
+    }
+}
+
+/// Bytes of an outcome in one reply.
+const PLAN_PART_BYTES: usize = 32 << 10;
+const _: () = assert!(PLAN_PART_BYTES + size_of::<ReplyHeader>() <= MAX_INLINE_BYTES);
 
 impl Item {
     /// Whether something can be done with it once changes are durable up to here.
     fn can_go(&self, durable: u64) -> bool {
         match self {
             Self::Reply(_, wait) => *wait <= durable,
+            Self::Plan(plan) => plan.outcome.is_some(),
             Self::Value(_) | Self::Search(_) | Self::Command(_) => true,
         }
     }
 
     /// Whether it makes more replies than one.
     fn makes_replies(&self) -> bool {
-        matches!(self, Self::Search(_) | Self::Command(_))
+        matches!(self, Self::Search(_) | Self::Command(_) | Self::Plan(_))
     }
 }
 
@@ -95,6 +133,8 @@ pub struct Large {
     held: usize,
     held_bytes: usize,
     streams: usize,
+    /// Plans whose outcomes are not sent, and the most bytes that these have.
+    plans: (usize, usize),
     /// A mask that takes a session's number to its ring set.
     set_mask: u16,
     /// The client's buffer, where its unused pages can be given back.
@@ -121,6 +161,7 @@ impl Large {
             held: 0,
             held_bytes: 0,
             streams: 0,
+            plans: (0, 0),
             set_mask: ring_sets as u16 - 1,
             buffer,
             scratch: Vec::new(),
@@ -210,6 +251,31 @@ impl Large {
         self.push(session, Item::Command(command));
     }
 
+    /// Whether there may be a further plan, whose outcome has so many bytes at most.
+    pub fn may_run_plan(&self, most_bytes: u64) -> bool {
+        let (plans, bytes) = self.plans;
+        plans == 0 || (plans < PLANS_AT_ONCE && bytes as u64 + most_bytes <= PLANS_HELD_BYTES)
+    }
+
+    /// Keeps the place of a plan's outcome, which has so many bytes at most.
+    pub fn await_outcome(&mut self, session: u16, (id, stamp): (u32, Stamp), most_bytes: u64) {
+        let plan = PlanReply { id, stamp, outcome: None, most_bytes, sent: 0 };
+        self.push(session, Item::Plan(Box::new(plan)));
+    }
+
+    /// The outcome of the plan with this id is there.
+    pub fn end_plan(&mut self, id: u32, outcome: OwnedReply) {
+        for item in self.outgoing.iter_mut().flat_map(|(_, items)| items) {
+            if let Item::Plan(plan) = item
+                && plan.id == id
+                && plan.outcome.is_none()
+            {
+                plan.outcome = Some(outcome);
+                return;
+            }
+        }
+    }
+
     /// Keeps a reply until its sequence is durable, and all earlier output for the same session was
     /// sent.
     pub fn hold(&mut self, session: u16, reply: Vec<u8>, wait: u64) {
@@ -226,6 +292,11 @@ impl Large {
                 by(&mut self.held_bytes, reply.len());
             }
             Item::Value(_) | Item::Search(_) | Item::Command(_) => by(&mut self.streams, 1),
+            Item::Plan(plan) => {
+                let bytes = plan.most_bytes;
+                by(&mut self.plans.0, 1);
+                by(&mut self.plans.1, bytes as usize);
+            }
         }
     }
 
@@ -270,24 +341,7 @@ impl Large {
                 return Err(failure.into());
             }
         }
-        if let Some(Item::Command(command)) = items.front() {
-            let begun = Searching::begin(shard, command, (by.stamp, now));
-            let asked = items.pop_front().expect("it was there");
-            self.count(&asked, false);
-            let begun = match begun {
-                Ok(searching) => Item::Search(Box::new(searching)),
-                Err((reply, wait)) => Item::Reply(reply, wait),
-            };
-            self.count(&begun, true);
-            items.push_front(begun);
-        }
-        if let (Some(Item::Search(searching)), Some(status)) = (items.front(), by.refusal) {
-            let refused = Item::Reply(searching.refused(status, by.stamp), 0);
-            let search = items.pop_front().expect("it was there");
-            self.count(&search, false);
-            self.count(&refused, true);
-            items.push_front(refused);
-        }
+        self.begin_search(shard, &mut items, (by, now));
         if let Some(Item::Search(searching)) = items.front_mut() {
             let mut found = Vec::new();
             let ended =
@@ -303,6 +357,7 @@ impl Large {
                 items.push_front(reply);
             }
         }
+        self.take_outcome(&mut items, by);
         // Bounded: each turn takes an item away, up to the next value or search.
         while let Some(item) = items.pop_front() {
             self.count(&item, false);
@@ -328,6 +383,54 @@ impl Large {
         Ok(Some(session))
     }
 
+    /// Begins the search that a session has asked for next; it ends at once if searches are refused now.
+    fn begin_search<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        items: &mut VecDeque<Item>,
+        (by, now): (Answering, Now),
+    ) {
+        if let Some(Item::Command(command)) = items.front() {
+            let begun = Searching::begin(shard, command, (by.stamp, now));
+            let asked = items.pop_front().expect("it was there");
+            self.count(&asked, false);
+            let begun = match begun {
+                Ok(searching) => Item::Search(Box::new(searching)),
+                Err((reply, wait)) => Item::Reply(reply, wait),
+            };
+            self.count(&begun, true);
+            items.push_front(begun);
+        }
+        if let (Some(Item::Search(searching)), Some(status)) = (items.front(), by.refusal) {
+            let refused = Item::Reply(searching.refused(status, by.stamp), 0);
+            let search = items.pop_front().expect("it was there");
+            self.count(&search, false);
+            self.count(&refused, true);
+            items.push_front(refused);
+        }
+    }
+
+    /// Makes the next part of a plan's outcome a reply, if it is there.
+    fn take_outcome(&mut self, items: &mut VecDeque<Item>, by: Answering) {
+        let Some(Item::Plan(plan)) = items.front_mut() else { return };
+        if let (Some(outcome), Some(status)) = (&mut plan.outcome, by.refusal)
+            && plan.sent == 0
+        {
+            *outcome = OwnedReply::status(status);
+        }
+        let part = plan.part();
+        if part.as_ref().is_some_and(|(_, is_last)| *is_last)
+            && let Some(plan) = items.pop_front()
+        {
+            self.count(&plan, false);
+        }
+        if let Some((reply, _)) = part {
+            let reply = Item::Reply(reply, 0);
+            self.count(&reply, true);
+            items.push_front(reply);
+        }
+    }
+
     /// Puts what is left for a session behind the others: their turn comes first.
     fn put_back(&mut self, session: u16, items: VecDeque<Item>) {
         if !items.is_empty() {
@@ -351,6 +454,7 @@ impl Large {
     /// The client has gone.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         (self.held, self.held_bytes, self.streams) = (0, 0, 0);
+        self.plans = (0, 0);
         for (_, items) in self.outgoing.drain(..) {
             for item in items {
                 if let Item::Value(value) = item {

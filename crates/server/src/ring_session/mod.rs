@@ -14,6 +14,7 @@ mod feed;
 mod frames;
 mod large;
 mod long_requests;
+mod plans;
 mod replica_feed;
 mod replies;
 mod search_turns;
@@ -49,6 +50,7 @@ use remora_layout::limits::{
     TURNS_TOGETHER,
 };
 use remora_layout::session::{ring_number, ring_offset, set_offset};
+use remora_plan::Plan;
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{PIECE, RELEASE, ReplyHeader, Status, form};
@@ -86,6 +88,8 @@ pub struct RingSession {
     large: Large,
     uploads: Uploads,
     waits: RingWaits,
+    /// Plans that were asked for since they were taken, with the ids of their requests.
+    plans: Vec<(u32, (Database, Plan))>,
     /// The shard's log on its way to the client, which is a replica.
     feed: Option<Box<replica_feed::ReplicaFeed>>,
     /// When a replica is asked for an acknowledgement.
@@ -217,6 +221,7 @@ impl RingSession {
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
             waits: RingWaits::default(),
+            plans: Vec::new(),
             feed: None,
             ask_for: AskFor::default(),
             backlog_bytes: 0,
@@ -532,6 +537,7 @@ impl RingSession {
             Command::Of { key, request } if request.is_long() => {
                 return self.search(shard, (key, hash), (request, id), now);
             }
+            Command::Plan { plan } => return self.begin_plan((hash.database(), plan), id),
             _ => {}
         }
         if matches!(command, Command::Flush | Command::FlushAll) {
@@ -616,6 +622,7 @@ impl RingSession {
     /// Frees the shard's memory that the session's large values hold.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);
+        self.plans.clear();
         self.uploads.abandon(shard, now);
         self.abandon_waits(shard);
         self.end_feed(shard);

@@ -22,12 +22,14 @@ impl ShardLoop {
         host.hand_waits();
     }
 
-    /// Takes a reply of a shard to a request of a connection or of a ring.
+    /// Takes a reply of a shard to a request of a connection, of a ring or of a plan.
     #[inline]
     pub(super) fn take_reply(&mut self, token: Token, reply: OwnedReply) {
-        match is_of_rings(&token) {
-            true => self.take_ring_reply(token, reply),
-            false => self.connections.take_reply(token, reply),
+        if is_of_rings(&token) {
+            return self.take_ring_reply(token, reply);
+        }
+        if let Some(reply) = self.connections.port_mut().take_for_plan(&token, reply) {
+            self.connections.take_reply(token, reply);
         }
     }
 

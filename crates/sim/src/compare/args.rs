@@ -1,8 +1,8 @@
 //! `remora-sim compare`.
 
-use super::replication;
 use super::report::Compared;
 use super::{Admits, Latencies, Threads, Workload, all, walking};
+use super::{links, replication};
 use std::process::ExitCode;
 
 /// Compares the policies by which clients choose between asking and reading, in
@@ -28,6 +28,9 @@ pub struct Args {
     /// Instead: what replicas cost a SET (HydraDB Fig. 13).
     #[arg(long, conflicts_with_all = ["workload", "json", "walking", "threads"])]
     replication: bool,
+    /// Instead: what a hop along a link costs, and a get (KELI Fig. 8).
+    #[arg(long, conflicts_with_all = ["workload", "json", "walking", "threads", "replication"])]
+    links: bool,
     /// Prints one JSON object a line instead of tables.
     #[arg(long)]
     json: bool,
@@ -54,6 +57,10 @@ impl Args {
         }
         if self.replication {
             print!("{}", replication::table());
+            return ExitCode::SUCCESS;
+        }
+        if self.links {
+            print!("{}", links::table());
             return ExitCode::SUCCESS;
         }
         if self.threads {

@@ -1,13 +1,17 @@
 //! Changes of hashes: planned, logged by their results, published.
 
 use super::held::{self, Hashes, Held, length, value_of};
+use super::links::hint_in;
 use crate::elements::{self, is_filling, packed_of};
 use crate::keys;
-use crate::store::{Found, Store};
+use crate::store::{Found, PartValue, Store};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal};
+use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ITEM_BYTES, WHOLE_ITEMS};
-use remora_layout::packed;
+use remora_layout::link;
+use remora_layout::packed::{self, Field};
+use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Reply};
@@ -15,7 +19,7 @@ use remora_protocol::{decimal, integer};
 use std::collections::BTreeMap;
 
 /// Fields to set: the last value of each name.
-pub(super) type Fields<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+pub(super) type Fields<'a> = BTreeMap<&'a [u8], Field<'a>>;
 
 /// The fields of an encoded list of names and values; `None` if it is none.
 pub(super) fn fields_of(list: &[u8]) -> Option<Fields<'_>> {
@@ -25,13 +29,13 @@ pub(super) fn fields_of(list: &[u8]) -> Option<Fields<'_>> {
 }
 
 /// Names and values, in turn.
-fn pairs(list: Items<'_>) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut items = list.iter().flatten();
-    std::iter::from_fn(move || Some((items.next()?, items.next()?)))
+fn pairs(list: Items<'_>) -> impl Iterator<Item = (&[u8], Field<'_>)> {
+    let mut items = list.fields().flatten();
+    std::iter::from_fn(move || Some((items.next()?.value, items.next()?)))
 }
 
-fn fits_packed(name: &[u8], value: &[u8]) -> bool {
-    name.len() <= WHOLE_ITEM_BYTES && value.len() <= WHOLE_ITEM_BYTES
+fn fits_packed(name: &[u8], field: &Field<'_>) -> bool {
+    name.len() <= WHOLE_ITEM_BYTES && field.value.len() <= WHOLE_ITEM_BYTES
 }
 
 impl Hashes {
@@ -74,7 +78,7 @@ impl Hashes {
         made.clear();
         let mut count = 0;
         let mut replaced = 0;
-        for (name, value) in packed::pairs(old) {
+        for (name, value) in packed::fields(old) {
             let new = fields.get(name);
             replaced += new.is_some() as u64;
             count += 1;
@@ -90,15 +94,15 @@ impl Hashes {
         if is_small {
             for (name, value) in fields {
                 if replaced == 0 || packed::find(old, name).is_none() {
-                    packed::push(&mut made, name, value);
+                    packed::push(&mut made, name, *value);
                 }
             }
         }
         let put = if is_small {
-            put_whole(store, (on, found), &made, entry)
+            self.put_whole(store, (on, found), &made, entry)
         } else {
             made.clear();
-            let kept = packed::pairs(old).filter(|(name, _)| !fields.contains_key(name));
+            let kept = packed::fields(old).filter(|(name, _)| !fields.contains_key(name));
             kept.for_each(|(name, value)| packed::push(&mut made, name, value));
             make_parts(store, (on, found), (&made, fields), entry)
         };
@@ -163,7 +167,7 @@ impl Hashes {
         (on, held): (On<'_>, Option<Held>),
         name_and_by: Items<'_>,
     ) -> Reply<'s> {
-        let Some((name, by)) = pairs(name_and_by).next() else {
+        let Some((name, Field { value: by, .. })) = pairs(name_and_by).next() else {
             return Reply::status(Status::Malformed);
         };
         let before = match held.and_then(|held| value_of(store, held, name)) {
@@ -215,10 +219,10 @@ impl Hashes {
             Held::Whole(found) => {
                 let mut made = std::mem::take(&mut self.scratch);
                 made.clear();
-                packed::pairs(packed_of(store, found))
+                packed::fields(packed_of(store, found))
                     .filter(|(name, _)| there.binary_search(name).is_err())
                     .for_each(|(name, value)| packed::push(&mut made, name, value));
-                let put = put_whole(store, (on, Some(found)), &made, &entry);
+                let put = self.put_whole(store, (on, Some(found)), &made, &entry);
                 self.scratch = made;
                 if put.is_err() {
                     return Reply::status(Status::OutOfMemory);
@@ -227,17 +231,52 @@ impl Hashes {
         }
         Reply::number(removed as i64)
     }
+
+    /// Lets a key hold a hash that lies whole in a new record, with the old expiry.
+    fn put_whole<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, found): (On<'_>, Option<Found>),
+        packed: &[u8],
+        entry: &Command<'_>,
+    ) -> Result<(), ArenaFull> {
+        let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
+        let links = packed::fields(packed).filter(|(_, field)| field.is_link);
+        let hint = |(name, field): (&[u8], Field<'_>)| {
+            match store.hint_of(on.hash.database(), field.value) {
+                // Another shard's key, perhaps: what was known of it stays.
+                0 => found.map_or(0, |found| hint_in(store, found, name, field.value)),
+                hint => hint,
+            }
+        };
+        let hints: Vec<u64> = links.map(hint).collect();
+        let whole = Kind::HASH.whole();
+        let value = match hints.is_empty() {
+            true => (whole, packed, expires_at_ms),
+            false => {
+                let before = RECORD_HEADER_BYTES + on.key.len();
+                link::make(&mut self.linked, before, packed, &hints);
+                (whole.linked(), &self.linked[..], expires_at_ms)
+            }
+        };
+        elements::put_as_whole(store, (on, found), value, entry)
+    }
 }
 
-/// Lets a key hold a hash that lies whole in a new record, with the old expiry.
-fn put_whole<J: Journal>(
-    store: &mut Store<J>,
-    (on, found): (On<'_>, Option<Found>),
-    packed: &[u8],
-    entry: &Command<'_>,
-) -> Result<(), ArenaFull> {
-    let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
-    elements::put_whole::<held::Fields, J>(store, (on, found), (packed, expires_at_ms), entry)
+/// The values of fields that are parts of their own, and which of them are links.
+fn part_values<J: Journal>(
+    store: &Store<J>,
+    on: On<'_>,
+    fields: &Fields<'_>,
+) -> Vec<Option<Vec<u8>>> {
+    let value = |(name, field): (&&[u8], &Field<'_>)| {
+        field.is_link.then(|| {
+            let (mut value, hint) = (Vec::new(), store.hint_of(on.hash.database(), field.value));
+            link::make(&mut value, RECORD_HEADER_BYTES + name.len(), field.value, &[hint]);
+            value
+        })
+    };
+    fields.iter().map(value).collect()
 }
 
 /// Sets fields of a hash that has parts. Without an entry no key leads to it yet, and
@@ -253,7 +292,11 @@ pub(super) fn set_parts<J: Journal>(
         let parts = store.parts.of(root);
         fields.keys().for_each(|name| parts.prefetch(&store.owner, parts.hash(name)));
     }
-    let pairs = fields.iter().map(|(name, value)| (*name, *value));
+    let linked = part_values(store, on, fields);
+    let pairs = fields.iter().zip(&linked).map(|((name, field), linked)| match linked {
+        Some(value) => (*name, PartValue::Linked(value)),
+        None => (*name, PartValue::Plain(field.value)),
+    });
     let mut planned = store.plan_parts(root, pairs, on.now)?;
     let added = planned.added;
     let mut publish = |store: &mut Store<J>| store.publish_parts(root, &mut planned, on.now);
@@ -275,11 +318,9 @@ fn make_parts<J: Journal>(
     let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
     let fill = |store: &mut Store<J>, root| {
         let fields = fields.iter().map(|(name, value)| (*name, *value));
-        for pair in packed::pairs(packed).chain(fields) {
-            let mut planned = store.plan_parts(root, std::iter::once(pair), on.now)?;
+        for pair in packed::fields(packed).chain(fields) {
             // Nothing leads to the root record yet.
-            store.publish_parts(root, &mut planned, on.now);
-            store.settle_parts(root, planned, on.now);
+            set_parts(store, (on, root), &Fields::from([pair]), None)?;
         }
         Ok(())
     };

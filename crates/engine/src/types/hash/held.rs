@@ -4,9 +4,9 @@ use crate::elements::{self, Elements, packed_of};
 use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::Journal;
-use remora_index::hash::record_value;
+use remora_index::hash::record_field;
 use remora_layout::kind::Kind;
-use remora_layout::packed;
+use remora_layout::packed::{self, Field};
 use remora_protocol::message::Status;
 
 pub(super) use crate::elements::Held;
@@ -16,6 +16,8 @@ pub(super) use crate::elements::Held;
 pub(crate) struct Hashes {
     /// Buffer for a changed hash, or a reply's value.
     pub(super) scratch: Vec<u8>,
+    /// Buffer for values with links.
+    pub(super) linked: Vec<u8>,
     /// How many random numbers were drawn.
     pub(super) drawn: u64,
 }
@@ -29,11 +31,11 @@ impl Elements for Fields {
     /// Those of three buckets.
     const LOT_PLACES: u64 = 21;
 
-    fn of_whole(value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
-        packed::pairs(value).for_each(|(name, value)| each(name, value));
+    fn of_whole(value: &[u8], mut each: impl FnMut(&[u8], Field<'_>)) {
+        packed::fields(value).for_each(|(name, value)| each(name, value));
     }
 
-    fn of_part(name: &[u8], value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+    fn of_part(name: &[u8], value: Field<'_>, mut each: impl FnMut(&[u8], Field<'_>)) {
         each(name, value);
     }
 
@@ -47,19 +49,31 @@ pub(super) fn find<J: Journal>(store: &mut Store<J>, on: On<'_>) -> Result<Optio
     elements::find::<Fields, J>(store, on)
 }
 
+/// A field.
+pub(super) fn field_of<'s, J: Journal>(
+    store: &'s Store<J>,
+    held: Held,
+    name: &[u8],
+) -> Option<Field<'s>> {
+    match held {
+        Held::Whole(found) => {
+            let mut all = packed::fields(packed_of(store, found));
+            all.find(|(other, _)| *other == name).map(|(_, field)| field)
+        }
+        Held::Parts(root) => {
+            let part = store.parts.of(root.slot.slot).find(&store.owner, name)?;
+            Some(record_field(&store.owner, part.slot.slot))
+        }
+    }
+}
+
 /// The value of a field.
 pub(super) fn value_of<'s, J: Journal>(
     store: &'s Store<J>,
     held: Held,
     name: &[u8],
 ) -> Option<&'s [u8]> {
-    match held {
-        Held::Whole(found) => packed::find(packed_of(store, found), name),
-        Held::Parts(root) => {
-            let part = store.parts.of(root.slot.slot).find(&store.owner, name)?;
-            Some(record_value(&store.owner, part.slot.slot))
-        }
-    }
+    field_of(store, held, name).map(|field| field.value)
 }
 
 /// Fields of a hash.

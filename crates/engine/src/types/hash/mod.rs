@@ -7,6 +7,7 @@
 
 mod change;
 mod held;
+mod links;
 mod read;
 mod transfer;
 
@@ -18,7 +19,7 @@ use crate::elements::{self, Reading, packed_of};
 use crate::store::{DumpAt, Found, Now, Store};
 use held::{Fields, Held, find, length, value_of};
 use remora_arena::{Journal, Slot, slot_of};
-use remora_index::hash::record_value;
+use remora_index::hash::record_field;
 use remora_layout::hash::mix;
 use remora_layout::kind::Kind;
 use remora_layout::limits::RELEASE_RECORDS;
@@ -48,6 +49,8 @@ impl<J: Journal> Type<J> for Hashes {
             HashCommand::Set { pairs } => self.set(store, (on, held), pairs),
             HashCommand::SetAbsent { pair } => self.set_absent(store, (on, held), pair),
             HashCommand::Remove { names } => self.remove(store, (on, held), names),
+            HashCommand::RemoveLinks { names } => self.remove_links(store, (on, held), names),
+            HashCommand::Mend { name } => links::mend(store, (on, held), name),
             HashCommand::Increment { name, by } => self.increment(store, (on, held), name, by),
             HashCommand::IncrementFloat { name_and_by } => {
                 self.increment_float(store, (on, held), name_and_by)
@@ -167,7 +170,7 @@ fn get<'s, J: Journal>(
     let lease_ms = store.extend_lease(record, on.now);
     let value = match root {
         0 => packed::find(packed_of(store, record), name),
-        _ => Some(record_value(&store.owner, record.slot.slot)),
+        _ => Some(record_field(&store.owner, record.slot.slot).value),
     };
     let pointer = store.pointer(record.slot.slot);
     Reply { value, pointer, lease_ms, ..Reply::number(root) }

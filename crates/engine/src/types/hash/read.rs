@@ -1,12 +1,12 @@
 //! Reads of many fields: some that are named, and scans.
 
-use super::held::{Hashes, Held, value_of};
+use super::held::{Hashes, Held, field_of};
 use crate::elements::{Reading, ScanOptions, packed_of};
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{record_field, record_key};
 use remora_layout::limits::MAX_REPLY_BYTES;
-use remora_layout::packed;
+use remora_layout::packed::{self, Field};
 use remora_protocol::hash::Told;
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Reply};
@@ -23,13 +23,13 @@ pub(super) fn many<J: Journal>(
     let mut list = Vec::new();
     let (mut items, mut bytes) = (0, 0);
     for name in names.iter().flatten() {
-        match held.and_then(|held| value_of(store, held, name)) {
-            Some(value) => {
-                bytes += value.len();
+        match held.and_then(|held| field_of(store, held, name)) {
+            Some(field) => {
+                bytes += field.value.len();
                 if bytes > MAX_REPLY_BYTES {
                     return Err(Status::TooLarge);
                 }
-                Items::push(&mut list, value);
+                Items::push_field(&mut list, field);
             }
             None => Items::push_none(&mut list),
         }
@@ -50,11 +50,11 @@ impl Hashes {
         let count = looks.count;
         let list = &mut self.scratch;
         list.clear();
-        let mut tell = |name: &[u8], value: &[u8]| looks.look(Told::Both, name, value, list);
+        let mut tell = |name: &[u8], value: Field<'_>| looks.look(Told::Both, name, value, list);
         let next = match held {
             None => 0,
             Some(Held::Whole(found)) => {
-                packed::pairs(packed_of(store, found)).for_each(|(name, value)| {
+                packed::fields(packed_of(store, found)).for_each(|(name, value)| {
                     tell(name, value);
                 });
                 0
@@ -66,7 +66,7 @@ impl Hashes {
                 let mut is_full = false;
                 while bucket < parts.buckets() && looked < count && !is_full {
                     for slot in parts.in_bucket(&store.owner, bucket) {
-                        let value = record_value(&store.owner, slot);
+                        let value = record_field(&store.owner, slot);
                         is_full |= tell(record_key(&store.owner, slot), value);
                         looked += 1;
                     }

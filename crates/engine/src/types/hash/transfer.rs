@@ -25,7 +25,7 @@ pub(super) fn dump<J: Journal>(
     let mut at: Box<u64> = resume(dump_at);
     dump_parts(store, root, &mut at, piece, |name, value, piece| {
         Items::push(piece, name);
-        Items::push(piece, value);
+        Items::push_field(piece, value);
     });
     let ended = *at == SCAN_END;
     *dump_at = Some(at);
@@ -57,9 +57,9 @@ pub(super) fn requests(part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) 
         DumpedPart::Head(_) => return,
         DumpedPart::Piece(piece) => piece,
         DumpedPart::Whole(value) => {
-            for (name, value) in packed::pairs(value) {
+            for (name, field) in packed::fields(value) {
                 Items::push(&mut packed_list, name);
-                Items::push(&mut packed_list, value);
+                Items::push_field(&mut packed_list, field);
             }
             &packed_list
         }

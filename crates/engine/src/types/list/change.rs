@@ -1,21 +1,23 @@
 //! Changes at the ends of lists: planned, logged by their results, published.
 
 use super::dumps::Change;
-use super::held::{Held, Listed, Lists, packed_of};
+use super::entries::entry_for;
+use super::held::{Held, Listed, Lists, packed_of, whole_value};
 use crate::keys;
 use crate::store::{Found, New, Store};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal, Slot, set_state_guardian};
 use remora_index::chain::{End, PushPlan, Run, chunk_entries, lengths_of_entries};
 use remora_layout::chain::{Entry, TextBuffer, encoded};
-use remora_layout::kind::Kind;
 use remora_layout::limits::{
     MAX_INLINE_BYTES, MAX_KEY_BYTES, MAX_REPLY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES,
 };
+use remora_layout::packed::Field;
 use remora_layout::record::State;
 use remora_protocol::list::{ListCommand, Side, range};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Reply};
+use std::borrow::Cow;
 
 /// The end of a chain that a command names.
 pub(super) const fn end_of(side: Side) -> End {
@@ -49,7 +51,7 @@ impl Lists {
         }
         let mut encoded = std::mem::take(&mut self.scratch);
         let mut lengths = std::mem::take(&mut self.lengths);
-        encode(items, side, &mut encoded, &mut lengths);
+        encode(store, (on, items, side), &mut encoded, &mut lengths);
         let run = Run { bytes: &encoded, lengths: &lengths };
         let entry = entry_of(on, ListCommand::Push { side, if_there: false, items });
         let pushed = match held {
@@ -143,10 +145,10 @@ impl Lists {
         (side, run): (Side, Run<'_>),
         entry: &Command<'_>,
     ) -> Result<u64, Status> {
-        let old = found.map_or(&[][..], |found| packed_of(store, found));
+        let old = found.map_or(Cow::Borrowed(&[][..]), |found| packed_of(store, found));
         // Another server may have made the record: what encodes no entry is left out.
         let (there, bytes) =
-            encoded(old).fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.len()));
+            encoded(&old).fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.len()));
         let (old, count) = (&old[..bytes], there + run.lengths.len());
         let both = match side {
             Side::Left => [run.bytes, old],
@@ -178,7 +180,7 @@ impl Lists {
             return Reply::status(Status::TooLarge);
         }
         let (mut made, mut lengths) = (Vec::new(), Vec::new());
-        encode(items, Side::Right, &mut made, &mut lengths);
+        encode(store, (on, items, Side::Right), &mut made, &mut lengths);
         // Expired or not: the present object is removed.
         let found = store.lookup(on.key, on.hash, on.now);
         let entry = entry_of(on, ListCommand::Store { items });
@@ -276,11 +278,11 @@ impl Lists {
         let (mut buffer, mut given) = (TextBuffer::default(), 0);
         self.visit(store, held, side == Side::Right, |_, entry| {
             let Some((entry, _)) = Entry::split(entry) else { return false };
-            let text = entry.text(&mut buffer);
-            if given == count || found.len() + Items::bytes_of(text.len()) > most_bytes {
+            let element = entry.field(&mut buffer);
+            if given == count || found.len() + Items::bytes_of(element.value.len()) > most_bytes {
                 return false;
             }
-            Items::push(found, text);
+            Items::push_field(found, element);
             given += 1;
             given < count
         });
@@ -299,11 +301,11 @@ impl Lists {
         let entry = listed.chain.entry_at(&store.owner, end_of(side)).and_then(Entry::split);
         let Some((entry, _)) = entry else { return 0 };
         let mut buffer = TextBuffer::default();
-        let text = entry.text(&mut buffer);
-        if Items::bytes_of(text.len()) > most_bytes {
+        let element = entry.field(&mut buffer);
+        if Items::bytes_of(element.value.len()) > most_bytes {
             return 0;
         }
-        Items::push(found, text);
+        Items::push_field(found, element);
         1
     }
 
@@ -363,7 +365,7 @@ impl Lists {
             Held::Whole(found) => {
                 let all = packed_of(store, found);
                 let bytes = |count: u64| -> usize {
-                    encoded(all).take(count as usize).map(<[u8]>::len).sum()
+                    encoded(&all).take(count as usize).map(<[u8]>::len).sum()
                 };
                 let made = all[bytes(from)..bytes(from + keep)].to_vec();
                 put_whole(store, (on, Some(found)), &made, &entry)
@@ -413,20 +415,25 @@ fn is_small(elements: usize, encoded: &[u8]) -> bool {
 }
 
 /// Encodes elements in the order in which they will lie in the list.
-fn encode(items: Items<'_>, side: Side, encoded: &mut Vec<u8>, lengths: &mut Vec<u32>) {
+fn encode<J: Journal>(
+    store: &Store<J>,
+    (on, items, side): (On<'_>, Items<'_>, Side),
+    encoded: &mut Vec<u8>,
+    lengths: &mut Vec<u32>,
+) {
     encoded.clear();
     lengths.clear();
-    let mut push = |item: &[u8]| {
+    let mut push = |element: Field<'_>| {
         let before = encoded.len();
-        Entry::of(item).push(encoded);
+        entry_for(store, on, element).push(encoded);
         lengths.push((encoded.len() - before) as u32);
     };
-    let mut all = items.iter().flatten();
+    let mut all = items.fields().flatten();
     match (side, all.next(), all.next()) {
         (_, Some(only), None) => push(only),
-        (Side::Right, ..) => items.iter().flatten().for_each(push),
+        (Side::Right, ..) => items.fields().flatten().for_each(push),
         (Side::Left, ..) => {
-            let all: Vec<&[u8]> = items.iter().flatten().collect();
+            let all: Vec<Field<'_>> = items.fields().flatten().collect();
             all.into_iter().rev().for_each(push);
         }
     }
@@ -450,8 +457,8 @@ fn put_new<J: Journal>(
     packed: &[u8],
     entry: &Command<'_>,
 ) -> Result<(), Status> {
-    let kind = Kind::LIST.whole();
-    let new = New { key: on.key, hash: on.hash, kind, value: packed, expires_at_ms };
+    let (kind, value) = whole_value(on, packed);
+    let new = New { key: on.key, hash: on.hash, kind, value: &value, expires_at_ms };
     let put = store.put_as(new, found, entry, on.now);
     put.map(drop).map_err(|ArenaFull { .. }| Status::OutOfMemory)
 }

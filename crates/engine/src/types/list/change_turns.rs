@@ -1,6 +1,6 @@
 //! LREM and LINSERT: they look for elements in turns, and end with one change of the list.
 
-use super::edit::entry_bytes;
+use super::entries::entry_bytes;
 use super::held::{Held, Lists, find, packed_of};
 use super::matches::{Matches, lock};
 use crate::keys;
@@ -114,7 +114,7 @@ impl Lists {
         let found = match held {
             Held::Whole(found) => {
                 let mut matches = looking.matches(length);
-                matches.look_at_all(packed_of(store, found));
+                matches.look_at_all(&packed_of(store, found));
                 return looking.change(on, &matches, length);
             }
             Held::Chain(found) => slot_of(&store.owner, found.slot.slot),

@@ -5,24 +5,18 @@
 
 use super::change::{entry_of, index_in, put_whole};
 use super::dumps::Change;
+use super::entries::entry_bytes;
 use super::held::{Held, Listed, Lists, packed_of};
 use crate::keys;
 use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::chain::{At, Chain, chunk_entries};
-use remora_layout::chain::{Entry, encoded};
+use remora_layout::chain::encoded;
 use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES};
 use remora_protocol::list::ListCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
-
-/// The entry of a text.
-pub(super) fn entry_bytes(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Entry::of(text).push(&mut bytes);
-    bytes
-}
 
 /// Encoded entries, of which those from `number` on, `gone` many, are replaced.
 fn spliced(all: &[u8], number: usize, gone: usize, new: &[u8]) -> Vec<u8> {
@@ -46,7 +40,7 @@ impl Lists {
         let new = entry_bytes(value);
         let set = match held {
             Held::Whole(found) => {
-                let made = spliced(packed_of(store, found), index as usize, 1, &new);
+                let made = spliced(&packed_of(store, found), index as usize, 1, &new);
                 self.put(store, (on, held), &made, &entry)
             }
             Held::Chain(found) => {
@@ -152,7 +146,7 @@ impl Lists {
         let new = entry_bytes(value);
         let inserted = match held {
             Held::Whole(found) => {
-                let made = spliced(packed_of(store, found), index as usize, 0, &new);
+                let made = spliced(&packed_of(store, found), index as usize, 0, &new);
                 self.put(store, (on, held), &made, &entry)
             }
             Held::Chain(found) => {
@@ -193,7 +187,8 @@ impl Lists {
         match held {
             Held::Whole(found) => {
                 let mut gone = there.iter().copied().peekable();
-                let all = encoded(packed_of(store, found)).enumerate();
+                let all = packed_of(store, found);
+                let all = encoded(&all).enumerate();
                 let kept = all.filter(|(index, _)| gone.next_if_eq(&(*index as u32)).is_none());
                 let made: Vec<u8> = kept.flat_map(|(_, entry)| entry).copied().collect();
                 let put = put_whole(store, (on, Some(found)), &made, &entry);

@@ -5,14 +5,17 @@ use super::kept::{Readers, Reads};
 use super::matches::Searches;
 use crate::store::{Found, Now, Room, Store};
 use crate::types::object::{On, find as find_key};
-use remora_arena::{ArenaFull, Journal, Slot, flip_dead};
+use remora_arena::{ArenaFull, Journal, Owner, Slot, flip_dead, kind_of};
 use remora_index::chain::{Chain, Directory, chunk_entries, release_dropped};
 use remora_index::hash::record_value;
-use remora_layout::chain::CHAIN_STATE_BYTES;
+use remora_layout::chain::{CHAIN_STATE_BYTES, has_links, join_hints, split_hints};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{CHUNK_ENTRIES, RELEASE_RECORDS};
+use remora_layout::link::{self, Linked};
 use remora_layout::node::Home;
+use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_protocol::message::Status;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The lists of one shard.
@@ -73,9 +76,26 @@ pub(super) fn find<J: Journal>(store: &mut Store<J>, on: On<'_>) -> Result<Optio
     }))
 }
 
-/// The encoded entries of a list that lies whole in its record.
-pub(super) fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> &[u8] {
-    record_value(&store.owner, found.slot.slot)
+/// The encoded entries of a list that lies whole in its record, links with their hints.
+pub(super) fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> Cow<'_, [u8]> {
+    entries_in(&store.owner, found.slot.slot)
+}
+
+/// The same, by the record's slot.
+pub(super) fn entries_in<J: Journal>(owner: &Owner<J>, slot: u32) -> Cow<'_, [u8]> {
+    let value = record_value(owner, slot);
+    let linked = kind_of(owner, slot).has_links().then(|| Linked::of(value)).flatten();
+    linked.map_or(Cow::Borrowed(value), |linked| join_hints(linked).into())
+}
+
+/// The kind and the value of a record in which a list lies whole that has these entries.
+pub(super) fn whole_value<'p>(on: On<'_>, packed: &'p [u8]) -> (Kind, Cow<'p, [u8]>) {
+    if !has_links(packed) {
+        return (Kind::LIST.whole(), packed.into());
+    }
+    let ((text, hints), mut value) = (split_hints(packed), Vec::new());
+    link::make(&mut value, RECORD_HEADER_BYTES + on.key.len(), &text, &hints);
+    (Kind::LIST.whole().linked(), value.into())
 }
 
 impl Lists {

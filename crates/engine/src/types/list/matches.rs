@@ -6,6 +6,7 @@
 //! some more: so the search ends, whatever is pushed.
 
 use super::dumps::Change;
+use super::entries::is_of;
 use remora_arena::{Journal, Owner};
 use remora_index::chain::{At, Chain, Directory};
 use remora_layout::chain::encoded;
@@ -93,7 +94,7 @@ impl Matches {
     /// Looks at the entries of a chunk behind so many: they follow the known range.
     fn look_up(&mut self, entries: &[u8], skip: usize) {
         for entry in encoded(entries).skip(skip) {
-            if entry == self.wanted {
+            if is_of(entry, &self.wanted) {
                 self.found.push_back((self.to as u32).wrapping_sub(self.base));
             }
             self.to += 1;
@@ -104,7 +105,7 @@ impl Matches {
     fn look_down(&mut self, entries: &[u8], count: usize) {
         let first = self.from - count as u64;
         let all = encoded(entries).take(count).enumerate();
-        let matches = all.filter(|(_, entry)| *entry == self.wanted);
+        let matches = all.filter(|(_, entry)| is_of(entry, &self.wanted));
         let found: Vec<usize> = matches.map(|(number, _)| number).collect();
         for number in found.into_iter().rev() {
             self.found.push_front((first as u32 + number as u32).wrapping_sub(self.base));
@@ -160,7 +161,7 @@ impl Matches {
 
     /// An element of this index came into the range that was looked at, or changed there.
     fn meet(&mut self, index: u64, entry: &[u8]) {
-        if entry == self.wanted {
+        if is_of(entry, &self.wanted) {
             let position = self.position(index);
             self.found.insert(position, (index as u32).wrapping_sub(self.base));
         }

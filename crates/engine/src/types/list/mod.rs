@@ -10,8 +10,10 @@ mod change;
 mod change_turns;
 mod dumps;
 mod edit;
+mod entries;
 mod held;
 mod kept;
+mod links;
 mod matches;
 mod other;
 mod read;
@@ -25,14 +27,15 @@ use super::object::{
     ChangeStep, DumpedPart, Listing, LongRead, On, Turn, Type, resume, whole_read,
 };
 use crate::store::{DumpAt, Now, ShardStats, Store};
-use held::{Held, find, packed_of};
+use held::{Held, entries_in, find};
 use read::Reading;
 use remora_arena::{Journal, Slot, kind_of};
 use remora_index::chain::Directory;
-use remora_index::hash::record_value;
-use remora_layout::chain::{TextBuffer, entries};
+use remora_index::hash::record_field;
+use remora_layout::chain::{TextBuffer, encoded, entries};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_INLINE_BYTES, PARTS_TURN_BYTES};
+use remora_layout::packed::Field;
 use remora_protocol::list::ListCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Reply, Request};
@@ -84,6 +87,7 @@ impl<J: Journal> Type<J> for Lists {
             ListCommand::Keep { from, keep } => self.keep(store, at, from, keep),
             ListCommand::InsertAt { index, value } => self.insert_at(store, at, index, value),
             ListCommand::RemoveAt { indexes } => self.remove_at(store, at, indexes),
+            ListCommand::Mend { index, target } => self.mend(store, at, index, target),
             // The log has its two changes instead.
             ListCommand::Move { .. } if store.is_applying => Reply::status(Status::Malformed),
             ListCommand::Move { from, to, other } => {
@@ -157,11 +161,13 @@ impl<J: Journal> Type<J> for Lists {
         let mut add = |content: &mut Content, index: u64, bytes: &[u8]| {
             for (number, entry) in entries(bytes).enumerate() {
                 let index = index + number as u64;
-                content.add(&[&index.to_le_bytes(), entry.text(&mut buffer)]);
+                let Field { value, is_link } = entry.field(&mut buffer);
+                let link: &[u8] = if is_link { b"link" } else { b"" };
+                content.add(&[&index.to_le_bytes(), value, link]);
             }
         };
         if kind_of(&store.owner, slot) != Kind::LIST {
-            add(content, 0, record_value(&store.owner, slot));
+            add(content, 0, &entries_in(&store.owner, slot));
             return true;
         }
         let chain = &self.listed(slot).chain;
@@ -236,7 +242,9 @@ impl Lists {
     /// The number of a list's elements.
     fn length<J: Journal>(&self, store: &Store<J>, held: Held) -> u64 {
         match held {
-            Held::Whole(found) => entries(packed_of(store, found)).count() as u64,
+            Held::Whole(found) => {
+                encoded(record_field(&store.owner, found.slot.slot).value).count() as u64
+            }
             Held::Chain(found) => self.listed(found.slot.slot).chain.length(),
         }
     }

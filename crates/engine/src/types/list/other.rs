@@ -5,13 +5,12 @@
 //! changed then. What the first list needs without the element is written before.
 
 use super::change::entry_of;
-use super::held::{Held, Lists, find, packed_of};
+use super::held::{Held, Lists, find, packed_of, whole_value};
 use crate::keys;
 use crate::store::{Found, Prepared, Readable, Store};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_layout::chain::encoded;
-use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_KEY_BYTES;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
@@ -103,7 +102,7 @@ impl Lists {
         let (first, keep) = kept(self.length(store, held) + 1, from);
         if let Held::Whole(found) = held {
             let all = packed_of(store, found);
-            let rest = without(all, from);
+            let rest = without(&all, from);
             let gone = match from {
                 Side::Left => &all[..all.len() - rest.len()],
                 Side::Right => &all[rest.len()..],
@@ -136,7 +135,7 @@ impl Lists {
         let (first, keep) = kept(self.length(store, held), from);
         let rest = match held {
             Held::Whole(found) if keep > 0 => {
-                let made = without(packed_of(store, found), from);
+                let made = without(&packed_of(store, found), from);
                 Some(write_whole(store, (on, found), &made)?)
             }
             _ => None,
@@ -173,8 +172,9 @@ fn write_whole<J: Journal>(
     (on, found): (On<'_>, Found),
     packed: &[u8],
 ) -> Result<Slot, Status> {
-    let named = (Kind::LIST.whole(), on.key, on.hash);
-    let slot = store.write(named, packed, found.mutable.expires_at_ms, on.now);
+    let (kind, value) = whole_value(on, packed);
+    let named = (kind, on.key, on.hash);
+    let slot = store.write(named, &value, found.mutable.expires_at_ms, on.now);
     store.shed_thinned(on.now);
     slot.map_err(|ArenaFull { .. }| Status::OutOfMemory)
 }

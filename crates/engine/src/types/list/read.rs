@@ -4,6 +4,7 @@
 //! change, or its slot is released, they are copied for the reads that have not looked at them yet.
 //! The copies for all reads of a shard are bounded: a read that would need more is broken off.
 
+use super::entries::is_of;
 use super::held::{Held, Lists, packed_of};
 use super::kept::{Chunks, lock};
 use crate::store::Store;
@@ -56,7 +57,7 @@ impl Lists {
         let mut chunks = Chunks::new(left, &self.reads);
         if let Some(Held::Whole(found)) = held.filter(|_| count > 0) {
             chunks.left.push_back(0);
-            chunks.kept.insert(0, packed_of(store, found).into());
+            chunks.kept.insert(0, packed_of(store, found).into_owned().into());
             skip = from as usize;
         }
         let chunks = Arc::new(Mutex::new(chunks));
@@ -85,7 +86,8 @@ impl Lists {
             None => {}
             Some(Held::Whole(of)) => {
                 let some = (from as usize, count as usize);
-                is_whole = push_texts(packed_of(store, of), some, most_bytes, &mut found).is_some();
+                is_whole =
+                    push_texts(&packed_of(store, of), some, most_bytes, &mut found).is_some();
             }
             Some(Held::Chain(of)) => {
                 let chain = &self.listed(of.slot.slot).chain;
@@ -195,11 +197,11 @@ fn push_texts(
     let (mut buffer, mut given) = (TextBuffer::default(), 0);
     let skipped: usize = encoded(all).take(skip).map(<[u8]>::len).sum();
     for entry in entries(&all[skipped..]).take(most) {
-        let text = entry.text(&mut buffer);
-        if found.len() + Items::bytes_of(text.len()) > most_bytes {
+        let element = entry.field(&mut buffer);
+        if found.len() + Items::bytes_of(element.value.len()) > most_bytes {
             return None;
         }
-        Items::push(found, text);
+        Items::push_field(found, element);
         given += 1;
     }
     Some(given)
@@ -220,7 +222,7 @@ impl How {
                         return false;
                     }
                     *compared += 1;
-                    if entry == &wanted[..] {
+                    if is_of(entry, wanted) {
                         *passed += 1;
                         if *passed >= how.rank.unsigned_abs() {
                             let mut buffer = TextBuffer::default();

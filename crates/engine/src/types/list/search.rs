@@ -1,15 +1,17 @@
 //! Elements of lists: one by its index, and those that equal a value.
 
 use super::change::index_in;
-use super::edit::entry_bytes;
+use super::entries::entry_bytes;
 use super::held::{Held, Lists, packed_of};
 use super::read::Reading;
 use crate::store::Store;
 use remora_arena::Journal;
 use remora_layout::chain::{Entry, TextBuffer, encoded};
+use remora_layout::packed::Field;
 use remora_protocol::Reply;
 use remora_protocol::list::Search;
 use remora_protocol::message::Status;
+use std::borrow::Cow;
 
 impl Lists {
     pub(super) fn index<'s, J: Journal>(
@@ -20,8 +22,12 @@ impl Lists {
     ) -> Reply<'s> {
         let Some(held) = held else { return Reply::status(Status::NotFound) };
         let index = index_in(self.length(store, held), index);
+        let whole = match held {
+            Held::Whole(found) => packed_of(store, found),
+            Held::Chain(_) => Cow::Borrowed(&[][..]),
+        };
         let entry = index.and_then(|index| match held {
-            Held::Whole(found) => encoded(packed_of(store, found)).nth(index as usize),
+            Held::Whole(_) => encoded(&whole).nth(index as usize),
             Held::Chain(found) => self.listed(found.slot.slot).chain.entry(&store.owner, index),
         });
         let Some((entry, _)) = entry.and_then(Entry::split) else {
@@ -29,8 +35,9 @@ impl Lists {
         };
         let mut buffer = TextBuffer::default();
         self.reply.clear();
-        self.reply.extend_from_slice(entry.text(&mut buffer));
-        Reply { value: Some(&self.reply), ..Reply::status(Status::Ok) }
+        let Field { value, is_link } = entry.field(&mut buffer);
+        self.reply.extend_from_slice(value);
+        Reply { value: Some(&self.reply), ..Reply::number(is_link.into()) }
     }
 
     /// Looks at all elements, from the first one on or from the last one, as long as `each` says.
@@ -54,7 +61,7 @@ impl Lists {
         };
         match held {
             Held::Whole(found) => {
-                chunk(0, packed_of(store, found));
+                chunk(0, &packed_of(store, found));
             }
             Held::Chain(found) => {
                 let chain = &self.listed(found.slot.slot).chain;

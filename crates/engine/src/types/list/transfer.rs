@@ -6,12 +6,13 @@
 //! the list: what is pushed at its end there comes with a later piece, and is left out until then.
 
 use super::dumps::{Dumping, lock};
+use super::entries::entry_for;
 use super::held::Lists;
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On};
 use remora_arena::{ArenaFull, Journal};
 use remora_index::chain::{End, Run, lengths_of_entries};
-use remora_layout::chain::{Entry, TextBuffer, entries};
+use remora_layout::chain::{TextBuffer, entries};
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
@@ -56,7 +57,7 @@ impl Lists {
                 if is_enough(state.given - first, piece.len()) {
                     break;
                 }
-                Items::push(piece, entry.text(&mut buffer));
+                Items::push_field(piece, entry.field(&mut buffer));
                 state.given += 1;
             }
             skip = 0;
@@ -86,8 +87,8 @@ impl Lists {
             return Err(Status::Malformed);
         };
         let mut bytes = Vec::new();
-        for item in items.iter().skip(there as usize) {
-            Entry::of(item.ok_or(Status::Malformed)?).push(&mut bytes);
+        for item in items.fields().skip(there as usize) {
+            entry_for(store, on, item.ok_or(Status::Malformed)?).push(&mut bytes);
         }
         let mut lengths = Vec::new();
         lengths_of_entries(&bytes, &mut lengths);
@@ -111,7 +112,7 @@ pub(super) fn requests(part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) 
         DumpedPart::Whole(value) => {
             let mut buffer = TextBuffer::default();
             for entry in entries(value) {
-                Items::push(&mut packed_list, entry.text(&mut buffer));
+                Items::push_field(&mut packed_list, entry.field(&mut buffer));
             }
             &packed_list
         }

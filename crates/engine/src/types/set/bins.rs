@@ -13,7 +13,7 @@
 //! full, and the member is a part of its own until it is removed.
 
 use crate::elements::Elements;
-use crate::store::{Found, Now, Parts, Store};
+use crate::store::{Found, Now, PartValue, Parts, Store};
 use remora_arena::{ArenaFull, Journal};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::database::Database;
@@ -21,6 +21,7 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::{
     OBJECT_BASE_BUCKETS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, SLOT_UNIT_BYTES, WHOLE_ITEM_BYTES,
 };
+use remora_layout::packed::Field;
 use remora_layout::packed_set::{self, BIN, OWN, begin_items, push_item};
 use remora_layout::table::TableShape;
 use remora_protocol::Command;
@@ -46,14 +47,14 @@ impl Elements for Members {
     /// A chain has seven bins on average.
     const LOT_PLACES: u64 = 20 * SET_BIN_MEMBERS;
 
-    fn of_whole(value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
-        each_member(value, |member| each(member, &[]));
+    fn of_whole(value: &[u8], mut each: impl FnMut(&[u8], Field<'_>)) {
+        each_member(value, |member| each(member, Field::plain(&[])));
     }
 
-    fn of_part(name: &[u8], value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+    fn of_part(name: &[u8], value: Field<'_>, mut each: impl FnMut(&[u8], Field<'_>)) {
         match name.split_first() {
-            Some((&OWN, member)) => each(member, &[]),
-            _ => each_member(value, |member| each(member, &[])),
+            Some((&OWN, member)) => each(member, Field::plain(&[])),
+            _ => each_member(value.value, |member| each(member, Field::plain(&[]))),
         }
     }
 
@@ -292,7 +293,7 @@ impl Bins {
         let put: Vec<(Name, &[u8])> = named(false).chain(new_own).collect();
         let emptied = named(true).map(|(name, _)| name);
         let gone: Vec<Name> = emptied.chain(old_own.into_iter().map(Name::own)).collect();
-        let pairs = put.iter().map(|(name, value)| (name.bytes(), *value));
+        let pairs = put.iter().map(|(name, value)| (name.bytes(), PartValue::Plain(value)));
         let mut planned = store.plan_parts(root, pairs, now)?;
         let mut publish = |store: &mut Store<J>| {
             store.publish_parts(root, &mut planned, now);

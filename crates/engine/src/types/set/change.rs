@@ -13,6 +13,7 @@ use remora_layout::hash::mix;
 use remora_layout::limits::{
     MAX_COMMAND_ITEMS, MAX_KEY_BYTES, WHOLE_INTEGERS, WHOLE_ITEM_BYTES, WHOLE_ITEMS,
 };
+use remora_layout::packed::Field;
 use remora_layout::packed_set::{self, Member};
 use remora_protocol::message::Status;
 use remora_protocol::set::{SetCommand, each_member};
@@ -356,7 +357,7 @@ impl Sets {
             return;
         }
         let (mut wanted, mut left) = (count, length);
-        let mut look = |member: &[u8], _: &[u8]| {
+        let mut look = |member: &[u8], _: Field<'_>| {
             if random.below(left) < wanted {
                 Items::push(list, member);
                 wanted -= 1;

@@ -1,7 +1,7 @@
 //! One member is added to a large set: most of what sets do, so without memory for a plan of bins.
 
 use super::bins::{Bins, Logged, bin_name, is_empty, split_items};
-use crate::store::{Now, Store};
+use crate::store::{Now, PartValue, Store};
 use remora_arena::{ArenaFull, Journal};
 use remora_index::hash::record_value;
 use remora_layout::limits::{SET_BIN_MOST_MEMBERS, WHOLE_ITEM_BYTES};
@@ -86,7 +86,7 @@ impl Bins {
         let all = if splits == bin { &mut all[1..] } else { &mut all[..] };
         let put = all.iter().filter(|(_, items)| !is_empty(items));
         let gone = all.iter().filter(|(_, items)| is_empty(items));
-        let put = put.map(|(name, items)| (&name[..], *items));
+        let put = put.map(|(name, items)| (&name[..], PartValue::Plain(items)));
         let mut planned = store.plan_parts(root, put, now)?;
         store.commit(database, entry, |store| {
             store.publish_parts(root, &mut planned, now);

@@ -5,7 +5,7 @@ use super::held::Sets;
 use crate::elements::{Elements, Held, ScanOptions, packed_of};
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{record_field, record_key};
 use remora_protocol::elements::Told;
 use remora_protocol::{Items, Reply};
 
@@ -89,7 +89,7 @@ fn scan_parts<J: Journal>(
             if is_own && is_bin(name) {
                 continue;
             }
-            Members::of_part(name, record_value(&store.owner, slot), |member, value| {
+            Members::of_part(name, record_field(&store.owner, slot), |member, value| {
                 is_full |= looks.look(Told::Names, member, value, list);
                 looked += 1;
             });

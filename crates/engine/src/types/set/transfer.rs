@@ -8,6 +8,7 @@ use crate::types::object::{DumpedPart, On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::record_value;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, SET_BIN_MEMBERS};
+use remora_layout::packed::Field;
 use remora_layout::table::SCAN_END;
 use remora_protocol::message::Status;
 use remora_protocol::set::{SetCommand, each_member};
@@ -32,7 +33,7 @@ pub(super) fn dump<J: Journal>(
 ) -> bool {
     let mut at: Box<At> = resume(dump_at);
     let mut visited = 0;
-    let push = |name: &[u8], value: &[u8], piece: &mut Vec<u8>| {
+    let push = |name: &[u8], value: Field<'_>, piece: &mut Vec<u8>| {
         Members::of_part(name, value, |member, _| Items::push(piece, member));
     };
     // A bin goes whole.

@@ -5,6 +5,7 @@ use crate::message::Status;
 use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::packed::Field;
 
 /// One end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +27,7 @@ pub enum ListCommand<'a> {
         side: Side,
         /// Only if the list is there.
         if_there: bool,
-        /// The elements.
+        /// The elements, which may be links.
         items: Items<'a>,
     },
     /// Removes elements from one end, and returns them as [`Items`]; `number` counts them.
@@ -66,7 +67,7 @@ pub enum ListCommand<'a> {
         /// Index of the last one.
         stop: i64,
     },
-    /// An element; `NotFound` if there is none.
+    /// An element; `NotFound` if there is none. `number` is 1 if it is a link.
     Index {
         /// Its index.
         index: i64,
@@ -124,6 +125,15 @@ pub enum ListCommand<'a> {
         /// The element.
         value: &'a [u8],
     },
+    /// The hint of the link of this index has led nowhere: the owner looks for its target, and mends it if
+    /// it knows better, and if the element is still a link to that key. `number` is 1 if it did. The
+    /// content is as before, and the log has nothing of it.
+    Mend {
+        /// The index, counted from 0.
+        index: u64,
+        /// The key that the link names.
+        target: &'a [u8],
+    },
     /// Removes the elements of these indexes, four bytes each, ascending: what the log has of LREM.
     /// `NotDone` if nothing is removed.
     RemoveAt {
@@ -177,6 +187,7 @@ mod op {
     pub const REMOVE_AT: u8 = 12;
     pub const MOVE: u8 = 13;
     pub const STORE: u8 = 14;
+    pub const MEND: u8 = 15;
 }
 
 /// The flag of a push that needs a list.
@@ -192,13 +203,22 @@ fn side(flags: u8) -> Result<Side, Status> {
     }
 }
 
-/// A list of at least one element.
+/// A list of at least one element, none of which is a link.
 fn elements(value: &[u8]) -> Result<Items<'_>, Status> {
+    let items = elements_and_links(value)?;
+    if items.has_links() { Err(Status::Malformed) } else { Ok(items) }
+}
+
+/// A list of at least one element. A link names a key.
+fn elements_and_links(value: &[u8]) -> Result<Items<'_>, Status> {
     let items = Items::parse(value).filter(|_| !value.is_empty()).ok_or(Status::Malformed)?;
-    for (count, item) in items.iter().enumerate() {
+    for (count, item) in items.fields().enumerate() {
+        let most = |is_link| if is_link { MAX_KEY_BYTES } else { MAX_VALUE_BYTES };
         match item {
             None => return Err(Status::Malformed),
-            Some(item) if item.len() > MAX_VALUE_BYTES => return Err(Status::TooLarge),
+            Some(Field { value, is_link }) if value.len() > most(is_link) => {
+                return Err(Status::TooLarge);
+            }
             Some(_) if count == MAX_COMMAND_ITEMS => return Err(Status::TooLarge),
             Some(_) => {}
         }
@@ -270,7 +290,7 @@ impl<'a> ListCommand<'a> {
 
 impl<'a> Operation<'a> for ListCommand<'a> {
     const KIND: Kind = Kind::LIST;
-    const COUNT: u8 = op::STORE + 1;
+    const COUNT: u8 = op::MEND + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
@@ -296,7 +316,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             op::PUSH => Self::Push {
                 side: side(flags & !IF_THERE)?,
                 if_there: flags & IF_THERE != 0,
-                items: elements(value)?,
+                items: elements_and_links(value)?,
             },
             op::POP => Self::Pop {
                 side: side(flags & !FITS_FRAME)?,
@@ -320,6 +340,8 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             op::POSITION => Self::position(value)?,
             op::KEEP => Self::Keep { from: word(value)?, keep: unsigned(argument)? },
             op::INSERT_AT => Self::InsertAt { index: unsigned(argument)?, value: element(value)? },
+            op::MEND if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
+            op::MEND => Self::Mend { index: unsigned(argument)?, target: value },
             op::REMOVE_AT => Self::remove_at(value)?,
             op::MOVE if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
             op::MOVE => Self::Move { from: side(flags & 1)?, to: side(flags >> 1)?, other: value },
@@ -370,6 +392,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
                 (op::KEEP, 0, keep as i64, &scratch[..])
             }
             Self::InsertAt { index, value } => (op::INSERT_AT, 0, index as i64, value),
+            Self::Mend { index, target } => (op::MEND, 0, index as i64, target),
             Self::RemoveAt { indexes } => (op::REMOVE_AT, 0, 0, indexes),
             Self::Move { from, to, other } => (op::MOVE, from as u8 | (to as u8) << 1, 0, other),
         };
@@ -379,7 +402,11 @@ impl<'a> Operation<'a> for ListCommand<'a> {
     fn is_write(&self) -> bool {
         !matches!(
             self,
-            Self::Length | Self::Range { .. } | Self::Index { .. } | Self::Position { .. }
+            Self::Length
+                | Self::Range { .. }
+                | Self::Index { .. }
+                | Self::Position { .. }
+                | Self::Mend { .. }
         )
     }
 

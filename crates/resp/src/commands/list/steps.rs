@@ -4,6 +4,7 @@
 
 use crate::steps::{AfterWait, AskKey, MOST_TRIES, Step, StepKey, Steps, is_one_shard};
 use remora_frontend::OwnedReply;
+use remora_layout::packed::Field;
 use remora_protocol::Items;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
@@ -51,7 +52,8 @@ impl MoveElement {
             _ if reply.status != Status::Ok => return Err(OwnedReply::status(reply.status)),
             Asked::Look => {
                 let mut list = Vec::new();
-                Items::push(&mut list, reply.value.as_deref().unwrap_or_default());
+                let value = reply.value.as_deref().unwrap_or_default();
+                Items::push_field(&mut list, Field { value, is_link: reply.number == 1 });
                 Asked::Put(list)
             }
             Asked::Put(list) => Asked::Take(list),

@@ -1,0 +1,306 @@
+//! Plans at a thread, with real shards, whose jobs the test carries.
+
+use super::*;
+use crate::large_jobs::LargeJobs;
+use remora_arena::{NoJournal, Owner};
+use remora_engine::{Now, Shard, ShardOptions};
+use remora_plan::Column;
+use remora_plan::text;
+use remora_protocol::Command;
+use remora_protocol::hash::HashCommand;
+use remora_protocol::list::{ListCommand, Side};
+use remora_protocol::{Items, Request};
+
+const SHARDS: usize = 3;
+
+struct World {
+    plans: Plans,
+    shards: Vec<(Shard<NoJournal>, LargeJobs)>,
+}
+
+/// The shard of a key: by its last byte.
+fn shard_of(key: &[u8]) -> usize {
+    usize::from(key.last().copied().unwrap_or_default()) % SHARDS
+}
+
+fn route(database: Database, key: &[u8]) -> Option<(KeyHash, usize)> {
+    (!key.starts_with(b"elsewhere")).then(|| {
+        let seed = ShardOptions::default().hash_seed;
+        (KeyHash::within(database, key, seed), shard_of(key))
+    })
+}
+
+fn asker(id: u32) -> Asker {
+    Asker::Session { place: 0, session: 1, id }
+}
+
+fn plan(words: &str) -> Plan {
+    text::parse(&words.split(' ').collect::<Vec<_>>()).unwrap().plan
+}
+
+impl World {
+    fn new() -> Self {
+        let shard = || {
+            let shard = Shard::new(Owner::heap(16 << 20, NoJournal), ShardOptions::default());
+            (shard, LargeJobs::default())
+        };
+        Self { plans: Plans::new(0, 7), shards: (0..SHARDS).map(|_| shard()).collect() }
+    }
+
+    fn execute(&mut self, key: &str, request: Request<'_>) {
+        let key = key.as_bytes();
+        let command = Command::Of { key, request };
+        let (shard, _) = &mut self.shards[shard_of(key)];
+        let hash = shard.hash_of(Database::ZERO, &command);
+        shard.execute(&command, hash, Now::default());
+    }
+
+    fn hash(&mut self, key: &str, fields: &[(&str, &str)]) {
+        let mut pairs = Vec::new();
+        for (name, value) in fields {
+            Items::push(&mut pairs, name.as_bytes());
+            Items::push(&mut pairs, value.as_bytes());
+        }
+        self.execute(key, HashCommand::Set { pairs: Items::parse(&pairs).unwrap() }.request());
+    }
+
+    fn list(&mut self, key: &str, elements: impl Iterator<Item = String>) {
+        let mut items = Vec::new();
+        elements.for_each(|element| Items::push(&mut items, element.as_bytes()));
+        let items = Items::parse(&items).unwrap();
+        self.execute(
+            key,
+            ListCommand::Push { side: Side::Right, if_there: false, items }.request(),
+        );
+    }
+
+    fn begin(&mut self, id: u32, words: &str) {
+        self.plans.begin(asker(id), (Database::ZERO, plan(words)), 0);
+    }
+
+    /// A turn of the plans; the looks that result.
+    fn turn(&mut self) -> Vec<(usize, Job)> {
+        self.plans.turn(route, 0);
+        std::iter::from_fn(|| self.plans.pop_job()).collect()
+    }
+
+    /// Lets the shards carry out these looks, and gives their answers.
+    fn answer(&mut self, jobs: Vec<(usize, Job)>) -> Vec<(Token, OwnedReply)> {
+        let mut answers = Vec::new();
+        for (at, job) in jobs {
+            let (shard, work) = &mut self.shards[at];
+            work.execute(shard, job, Now::default());
+            while work.has_work() || work.has_replies() {
+                work.turn(shard, Now::default());
+                answers.extend(std::iter::from_fn(|| work.pop_reply()));
+            }
+        }
+        answers
+    }
+
+    /// Goes on until all plans have ended. The outcomes by the ids of their requests.
+    fn run(&mut self) -> Vec<(u32, Outcome)> {
+        let mut ended = Vec::new();
+        while !self.plans.is_empty() || self.plans.has_work() {
+            let jobs = self.turn();
+            for (token, reply) in self.answer(jobs) {
+                self.plans.take(token, reply);
+            }
+            while let Some((asker, reply)) = self.plans.pop_ended() {
+                ended.push((id_of(asker), outcome(&reply)));
+            }
+        }
+        ended
+    }
+}
+
+fn id_of(asker: Asker) -> u32 {
+    match asker {
+        Asker::Session { id, .. } => id,
+        Asker::Connection(_) => unreachable!("there is none"),
+    }
+}
+
+fn outcome(reply: &OwnedReply) -> Outcome {
+    Outcome::from_bytes(reply.value.as_deref().expect("an outcome")).expect("an outcome")
+}
+
+fn texts(outcome: &Outcome) -> Vec<String> {
+    let text = |column: &Column| match column {
+        Column::Text(text) => String::from_utf8(text.to_vec()).unwrap(),
+        other => format!("{other:?}"),
+    };
+    outcome.rows.iter().flatten().map(text).collect()
+}
+
+#[test]
+fn an_answer_to_a_plan_that_has_gone_is_none_to_the_next_one() {
+    let mut world = World::new();
+    world.hash("a", &[("name", "old")]);
+    world.hash("d", &[("name", "new")]);
+    world.begin(1, "FROM KEYS 1 a GET name");
+    let jobs = world.turn();
+    let late = world.answer(jobs);
+    world.plans.forget(|of| id_of(*of) == 1);
+    world.begin(2, "FROM KEYS 1 d GET name");
+    let jobs = world.turn();
+    assert_eq!((late.len(), jobs.len()), (1, 1));
+    late.into_iter().for_each(|(token, reply)| world.plans.take(token, reply));
+    assert!(world.turn().is_empty());
+    assert!(world.plans.pop_ended().is_none(), "it waits for its own answer");
+    for (token, reply) in world.answer(jobs) {
+        world.plans.take(token, reply);
+    }
+    let ended = world.run();
+    assert_eq!((ended[0].0, texts(&ended[0].1)), (2, vec!["new".to_owned()]));
+    assert_eq!(world.plans.counts().given_up, 1);
+}
+
+#[test]
+fn the_time_of_a_plan_ends_though_no_answer_comes() {
+    let mut world = World::new();
+    world.hash("a", &[("name", "x")]);
+    world.begin(1, "FROM KEYS 1 a GET name LIMIT MS 100");
+    assert_eq!(world.turn().len(), 1);
+    for id in 3..3 + PLANS_AT_ONCE as u32 {
+        world.begin(id, "FROM KEYS 1 a WALK l 3 LIMIT REMEMBERED 1048576 LIMIT MS 60000");
+    }
+    // It comes last, and waits.
+    world.begin(2, "FROM KEYS 1 a GET name LIMIT MS 50");
+    world.turn();
+    assert!(world.plans.counts().waiting > 0);
+    world.plans.tick(100);
+    world.plans.turn(route, 100);
+    let first = world.plans.pop_ended().map(|(of, reply)| (id_of(of), outcome(&reply).limit));
+    assert_eq!(first, Some((2, Some(Limit::Time))));
+    assert!(world.plans.pop_ended().is_none());
+    world.plans.tick(101);
+    world.plans.turn(route, 101);
+    let second = world.plans.pop_ended().map(|(of, reply)| (id_of(of), outcome(&reply).limit));
+    assert_eq!(second, Some((1, Some(Limit::Time))));
+    // Late answers belong to no plan; the others end with their time.
+    world.plans.tick(60_001);
+    world.plans.turn(route, 60_001);
+    let ended = std::iter::from_fn(|| world.plans.pop_ended()).count();
+    assert_eq!(ended, PLANS_AT_ONCE);
+    assert!(world.plans.is_empty());
+    assert_eq!(world.plans.counts().reserved_bytes, 0);
+}
+
+#[test]
+fn a_turn_takes_a_bounded_number_of_visits() {
+    let mut world = World::new();
+    world.list("l", (0..5_000).map(|at| format!("k{at}")));
+    // As many as run at once by what they may hold.
+    let plans = 30;
+    for id in 0..plans {
+        world.begin(id, "FROM LIST l 0 -1 KEY TAKE 1000 GETKEY");
+    }
+    let mut most = 0;
+    let mut taken = 0;
+    while !world.plans.is_empty() {
+        let jobs = world.turn();
+        most = most.max(jobs.len());
+        for (token, reply) in world.answer(jobs) {
+            world.plans.take(token, reply);
+        }
+        while let Some((_, reply)) = world.plans.pop_ended() {
+            assert_eq!(outcome(&reply).rows.len(), 1_000);
+            taken += 1;
+        }
+    }
+    assert_eq!(taken, plans);
+    // Each answer has 100 elements, and leads to the next look.
+    assert!(most <= plans as usize, "{most}");
+    for id in 0..plans {
+        world.begin(id, "FROM LIST l 0 -1 KEY TAKE 1000 GETKEY");
+    }
+    let jobs = world.turn();
+    assert_eq!(jobs.len(), plans as usize);
+    for (token, reply) in world.answer(jobs) {
+        world.plans.take(token, reply);
+    }
+    let after_one_turn = world.turn().len();
+    assert!(after_one_turn <= PLAN_TURN_VISITS / 100 + 1, "{after_one_turn}");
+    assert!(world.plans.has_work(), "the rest is for later turns");
+}
+
+#[test]
+fn plans_wait_until_those_that_run_leave_room() {
+    let mut world = World::new();
+    world.hash("a", &[("name", "x")]);
+    // Each may hold some 64 MiB: four at once.
+    for id in 0..9 {
+        world.begin(id, "FROM KEYS 1 a GET name LIMIT BYTES 60000000");
+    }
+    let mut most = 0;
+    let mut order = Vec::new();
+    while !world.plans.is_empty() {
+        let jobs = world.turn();
+        let counts = world.plans.counts();
+        assert!(counts.reserved_bytes <= PLANS_HELD_BYTES, "{counts:?}");
+        most = most.max(counts.running);
+        for (token, reply) in world.answer(jobs) {
+            world.plans.take(token, reply);
+        }
+        order.extend(std::iter::from_fn(|| world.plans.pop_ended()).map(|(of, _)| id_of(of)));
+    }
+    assert_eq!(order, (0..9).collect::<Vec<_>>());
+    assert_eq!(most, 4);
+    // One that may hold more than that runs alone.
+    let walks = " WALK l 2".repeat(4);
+    world.begin(9, &format!("FROM KEYS 1 a{walks} LIMIT BYTES 67108864 LIMIT REMEMBERED 1048576"));
+    assert_eq!(world.run()[0].1.limit, None);
+}
+
+#[test]
+fn rows_that_come_to_one_item_want_it_once() {
+    let mut world = World::new();
+    world.hash("zone", &[("name", "Z")]);
+    for at in 0..40 {
+        world.hash(&format!("c{at}"), &[("zone", "zone")]);
+    }
+    let keys: Vec<String> = (0..40).map(|at| format!("c{at}")).collect();
+    world.begin(1, &format!("FROM KEYS 40 {} FOLLOW zone KEY GET name", keys.join(" ")));
+    let ended = world.run();
+    assert_eq!(texts(&ended[0].1), vec!["Z"; 40]);
+    let counts = world.plans.counts();
+    assert!(counts.wants < 80 && counts.looks < 20, "{counts:?}");
+}
+
+#[test]
+fn values_too_long_for_one_answer_come_in_several() {
+    let mut world = World::new();
+    let long = "v".repeat(300_000);
+    for at in 0..20 {
+        world.hash(&format!("c{at}"), &[("v", &long)]);
+    }
+    let keys: Vec<String> = (0..20).map(|at| format!("c{at}")).collect();
+    let words = format!("FROM KEYS 20 {} GET v LIMIT BYTES 60000000", keys.join(" "));
+    world.begin(1, &words);
+    let ended = world.run();
+    assert_eq!(texts(&ended[0].1), vec![long; 20]);
+    assert!(world.plans.counts().looks > 3);
+}
+
+#[test]
+fn a_plan_ends_where_it_comes_to_a_key_of_another_group_or_reads_are_refused() {
+    let mut world = World::new();
+    world.hash("a", &[("next", "elsewhere:1")]);
+    world.begin(1, "FROM KEYS 1 a FOLLOW next KEY GETALL");
+    let jobs = world.turn();
+    for (token, reply) in world.answer(jobs) {
+        world.plans.take(token, reply);
+    }
+    world.turn();
+    let ended = world.plans.pop_ended().map(|(_, reply)| reply.status);
+    assert_eq!(ended, Some(Status::OtherGroup));
+    world.begin(2, "FROM KEYS 1 a GETALL");
+    world.turn();
+    world.begin(3, "FROM KEYS 1 a GETALL");
+    world.plans.end_all(Status::NoReads);
+    let ended: Vec<Status> =
+        std::iter::from_fn(|| world.plans.pop_ended()).map(|(_, reply)| reply.status).collect();
+    assert_eq!(ended, [Status::NoReads; 2]);
+    assert!(world.plans.is_empty());
+}
