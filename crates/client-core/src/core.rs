@@ -14,6 +14,9 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Reply, Request};
 use std::time::Duration;
 
+/// A key that had something for an operation that waited, and the value of the operation's reply.
+pub(crate) type ServedKey = (Vec<u8>, Vec<u8>);
+
 /// See the module's text.
 pub(crate) struct Core {
     /// Sends requests and gets replies; it has the session's end of the connection.
@@ -169,14 +172,13 @@ impl Core {
     }
 
     /// An operation on the first of some keys that holds something for it, now or within this time;
-    /// `None`: without end. It also changes the key `to`, if there is one. Returns the key, and the value of
-    /// the operation's reply; `None` once the time is over.
+    /// `None`: without end. It also changes the key `to`, if there is one. Returns `None` once the time is over.
     pub fn wait_for_any(
         &mut self,
         (keys, to): (&[&[u8]], Option<&[u8]>),
         request: Request<'_>,
         time: Option<Duration>,
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+    ) -> Result<Option<ServedKey>, Error> {
         let all = keys.iter().copied().chain(to);
         let places = all.map(|key| self.directory.locate(key)).collect::<Result<Vec<_>, _>>()?;
         let commands = keys.iter().map(|&key| Command::Of { key, request });

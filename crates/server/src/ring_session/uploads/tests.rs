@@ -2,7 +2,7 @@
 
 use crate::replica_view::ReplicaView;
 use crate::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
-use remora_arena::{Mapping, NoJournal, Owner, Words};
+use remora_arena::{Mapping, NoJournal, Owner, ReadView, Words};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::ShmLink;
@@ -30,6 +30,7 @@ pub(in crate::ring_session) struct Client {
     pub shard: Shard,
     pub session: RingSession,
     sender: Sender,
+    to_client: ReadView,
     link: ShmLink,
     receiver: Receiver,
     second: u64,
@@ -69,7 +70,8 @@ impl Client {
         let ring = ring_offset(0);
         let sender = Sender::new(CLIENT_MAILBOX, ring as u64, ring_seed(SEED, 0, 0));
         let receiver = Receiver::new(to_client.view(), ring, ring_seed(SEED, 0, 1));
-        Self { shard, session, sender, link, receiver, second: 1 }
+        let to_client = to_client.view();
+        Self { shard, session, sender, to_client, link, receiver, second: 1 }
     }
 
     fn now(&self) -> Now {
@@ -89,7 +91,9 @@ impl Client {
     }
 
     pub fn send(&mut self, parts: &[&[u8]]) {
-        self.sender.send(&mut self.link, parts).expect("few bytes are sent in all");
+        let credit = self.to_client.load_acquire(credit_word(0));
+        self.sender.take_credit(credit).expect("the session gives true credit");
+        self.sender.send(&mut self.link, parts).expect("the session takes what comes");
     }
 
     /// Announces a value.
