@@ -95,7 +95,8 @@ pub use found::{Each, Got};
 pub use hash::{HashEvents, OpenHash};
 pub use in_flight::Ticket;
 pub use links::{
-    Chased, EachChased, FieldValue, HashContent, Link, LinkAt, LinkPlace, MAX_STALE_LINKS, Target,
+    Chased, EachChased, FieldValue, HashContent, HashFields, Link, LinkAt, LinkPlace,
+    MAX_STALE_LINKS, Target,
 };
 pub use list::{ListEvents, ListItems, ListTaken, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};

@@ -152,8 +152,8 @@ pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use remora_client_core::{
     AllMembers, Chased, Counts, DataBufferCounts, Each, EachChased, Explanation, FieldValue, Got,
-    HashContent, Link, LinkAt, LinkPlace, ListEvents, ListItems, ListTaken, Path, PlanRun, Policy,
-    Route, ServedBy, Side, SyncPoint, Target, Why,
+    HashContent, HashFields, Link, LinkAt, LinkPlace, ListEvents, ListItems, ListTaken, Path,
+    PlanRun, Policy, Route, ServedBy, Side, SyncPoint, Target, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};

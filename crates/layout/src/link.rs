@@ -49,6 +49,7 @@ impl<'v> Linked<'v> {
     }
 
     /// The hint of a link; 0 without any.
+    #[inline]
     pub fn hint(&self, link: usize) -> u64 {
         let word = self.hints.as_chunks::<WORD_BYTES>().0.get(link);
         word.map_or(0, |word| u64::from_le_bytes(*word))

@@ -40,18 +40,32 @@ pub fn push(packed: &mut Vec<u8>, name: &[u8], field: Field<'_>) {
 }
 
 /// Names and values, in order; ends early where the bytes are no valid encoding.
-pub fn fields(packed: &[u8]) -> impl Iterator<Item = (&[u8], Field<'_>)> + Clone {
-    let mut rest = packed;
-    std::iter::from_fn(move || {
-        let (&[name_bytes, value_bytes], after) = rest.split_first_chunk()?;
+#[inline]
+pub const fn fields(packed: &[u8]) -> Fields<'_> {
+    Fields { rest: packed }
+}
+
+/// See [`fields`].
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'p> {
+    rest: &'p [u8],
+}
+
+impl<'p> Iterator for Fields<'p> {
+    type Item = (&'p [u8], Field<'p>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (&[name_bytes, value_bytes], after) = self.rest.split_first_chunk()?;
         let (name, after) = after.split_at_checked(name_bytes.into())?;
         let (value, after) = after.split_at_checked((value_bytes & !LINK).into())?;
-        rest = after;
+        self.rest = after;
         Some((name, Field { value, is_link: value_bytes & LINK != 0 }))
-    })
+    }
 }
 
 /// The same, whatever is a link.
+#[inline]
 pub fn pairs(packed: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     fields(packed).map(|(name, field)| (name, field.value))
 }

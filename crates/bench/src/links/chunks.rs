@@ -16,6 +16,34 @@ pub fn chunk_key(list: &str, chunk: usize) -> String {
     format!("{list}:{chunk}")
 }
 
+/// Names of fields, each in memory once, however many links stand in fields of that name.
+#[derive(Debug)]
+pub struct Names {
+    numbers: Vec<Arc<[u8]>>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let names = (0..CHUNK_LINKS).map(|number| number.to_string().into_bytes().into());
+        Self { numbers: names.collect() }
+    }
+}
+
+impl Names {
+    /// A name; one that no chunk gives to its links is not remembered.
+    #[inline]
+    pub fn of(&self, name: &[u8]) -> Arc<[u8]> {
+        let digit = |byte: u8| byte.wrapping_sub(b'0') as usize;
+        let number = match *name {
+            [one] => digit(one),
+            [ten, one] => digit(ten) * 10 + digit(one),
+            _ => CHUNK_LINKS,
+        };
+        let known = self.numbers.get(number).filter(|known| known[..] == *name);
+        known.map_or_else(|| name.into(), Arc::clone)
+    }
+}
+
 /// Stores a list, the last chunk first: so the owner finds what each one's `next` links to. `target`
 /// writes the key of an element. The first chunk's key is [`chunk_key`] of 0; an empty list has none.
 pub fn store<I: ExactSizeIterator + Clone>(
@@ -72,4 +100,22 @@ pub fn fetch(first: Link, most: usize, fetcher: &mut Fetcher) -> anyhow::Result<
 /// The number that a text is.
 fn number(text: &[u8]) -> anyhow::Result<u32> {
     Ok(std::str::from_utf8(text)?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_elements_are_in_memory_once_and_others_are_what_they_are() {
+        let names = Names::default();
+        for number in 0..CHUNK_LINKS {
+            let text = number.to_string();
+            let [one, two] = [0; 2].map(|_| names.of(text.as_bytes()));
+            assert!(Arc::ptr_eq(&one, &two) && *one == *text.as_bytes());
+        }
+        for other in ["", "next", "00", "07", "100", "a", "9a", "a9"] {
+            assert_eq!(*names.of(other.as_bytes()), *other.as_bytes());
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! Both forms are the packed fields of [`remora_layout::packed`]; a hash has a hint for each of its
 //! links behind them.
 
-use remora_client_core::{FieldValue, HashContent, Link, LinkAt, LinkPlace};
+use remora_client_core::{FieldValue, HashContent, HashFields, Link, LinkAt, LinkPlace};
 use remora_layout::packed::{self, Field};
 use std::sync::Arc;
 
@@ -78,7 +78,13 @@ pub struct ItemField<'v> {
 impl ItemField<'_> {
     /// The link, which stands in the item of this key.
     pub fn link(&self, holder: &Arc<[u8]>) -> Link {
-        let at = LinkAt::Field(self.name.into());
+        self.link_named(holder, self.name.into())
+    }
+
+    /// The same, with the field's name as it is already known.
+    #[inline]
+    pub fn link_named(&self, holder: &Arc<[u8]>, name: Arc<[u8]>) -> Link {
+        let at = LinkAt::Field(name);
         let link = Some(LinkPlace { key: Arc::clone(holder), at });
         Link { key: self.value.into(), hint: self.hint, link }
     }
@@ -86,25 +92,44 @@ impl ItemField<'_> {
 
 impl<'v> Item<'v> {
     /// The fields, in no order.
-    pub fn fields(&self) -> impl Iterator<Item = ItemField<'v>> + use<'v> {
-        let (packed, hash) = match *self {
-            Self::Packed(packed) => (packed, None),
-            Self::Hash(hash) => (&[][..], Some(hash)),
-        };
-        let of_packed = packed::fields(packed).map(|(name, field)| {
-            let Field { value, is_link } = field;
-            ItemField { name, value, is_link, hint: None }
-        });
-        let of_hash = hash.into_iter().flat_map(|hash| hash.iter()).map(|(name, field)| {
-            let FieldValue { value, is_link, hint, .. } = field;
-            ItemField { name, value, is_link, hint }
-        });
-        of_packed.chain(of_hash)
+    #[inline]
+    pub fn fields(&self) -> ItemFields<'v> {
+        match *self {
+            Self::Packed(packed) => ItemFields::Packed(packed::fields(packed)),
+            Self::Hash(hash) => ItemFields::Hash(hash.iter()),
+        }
     }
 
     /// A field's value.
     pub fn field(&self, name: &[u8]) -> Option<&'v [u8]> {
         self.fields().find(|field| field.name == name).map(|field| field.value)
+    }
+}
+
+/// See [`Item::fields`].
+#[derive(Debug)]
+pub enum ItemFields<'v> {
+    /// Of packed fields.
+    Packed(packed::Fields<'v>),
+    /// Of a hash.
+    Hash(HashFields<'v>),
+}
+
+impl<'v> Iterator for ItemFields<'v> {
+    type Item = ItemField<'v>;
+
+    #[inline]
+    fn next(&mut self) -> Option<ItemField<'v>> {
+        Some(match self {
+            Self::Packed(fields) => {
+                let (name, Field { value, is_link }) = fields.next()?;
+                ItemField { name, value, is_link, hint: None }
+            }
+            Self::Hash(fields) => {
+                let (name, FieldValue { value, is_link, hint, .. }) = fields.next()?;
+                ItemField { name, value, is_link, hint }
+            }
+        })
     }
 }
 

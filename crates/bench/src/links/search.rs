@@ -18,8 +18,8 @@ use anyhow::{Context, bail};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use remora_client_core::Link;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 
 const USER: &str = "user:";
 const FOLLOWS: &str = "follows";
@@ -75,10 +75,8 @@ pub struct Search {
     has_failed: AtomicBool,
     /// A bit for each user that was reached.
     seen: Vec<AtomicU64>,
-    /// Links to the users of the present level.
-    level: RwLock<Vec<Link>>,
-    /// First user of the level that no thread has taken.
-    taken: AtomicUsize,
+    /// Links to the users of the present level that no thread has taken.
+    level: Mutex<Vec<Link>>,
     next: Mutex<Vec<Link>>,
     levels: Mutex<Levels>,
 }
@@ -93,8 +91,7 @@ impl Search {
             gate: Barrier::new(threads),
             has_failed: AtomicBool::new(false),
             seen,
-            level: RwLock::new(vec![known(&format!("{USER}{source}"))]),
-            taken: AtomicUsize::new(0),
+            level: Mutex::new(vec![known(&format!("{USER}{source}"))]),
             next: Mutex::default(),
             levels: Mutex::new(Levels(vec![1])),
         };
@@ -127,7 +124,9 @@ impl Search {
                 self.begin_level();
             }
             self.gate.wait();
-            let is_over = self.level.read().unwrap_or_else(PoisonError::into_inner).is_empty();
+            let is_over = locked(&self.level).is_empty();
+            // None takes of the level before all have looked.
+            self.gate.wait();
             if is_over || self.has_failed.load(Ordering::SeqCst) {
                 return outcome;
             }
@@ -135,18 +134,16 @@ impl Search {
     }
 
     fn begin_level(&self) {
-        let next = std::mem::take(&mut *self.next.lock().unwrap_or_else(PoisonError::into_inner));
+        let next = std::mem::take(&mut *locked(&self.next));
         if !next.is_empty() {
-            let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-            levels.0.push(next.len() as u64);
+            locked(&self.levels).0.push(next.len() as u64);
         }
-        *self.level.write().unwrap_or_else(PoisonError::into_inner) = next;
-        self.taken.store(0, Ordering::SeqCst);
+        *locked(&self.level) = next;
     }
 
     /// The levels that were reached.
     pub fn levels(&self) -> Levels {
-        self.levels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.levels).clone()
     }
 
     /// This thread's part of a level. A batch has the chunks that the last one led to, and users up to
@@ -157,22 +154,21 @@ impl Search {
         meter: &mut Meter,
         is_source: bool,
     ) -> anyhow::Result<()> {
-        let level = self.level.read().unwrap_or_else(PoisonError::into_inner);
+        let names = chunks::Names::default();
         let (mut links, mut chunks, mut reached) = (Vec::new(), Vec::new(), Vec::new());
         // The source's key is known; no link leads to it.
         let mut is_known = is_source;
         loop {
             std::mem::swap(&mut links, &mut chunks);
             chunks.clear();
-            links.extend_from_slice(self.take(&level, self.batch.saturating_sub(links.len())));
+            self.take(self.batch.saturating_sub(links.len()), &mut links);
             if links.is_empty() {
-                let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-                next.append(&mut reached);
+                locked(&self.next).append(&mut reached);
                 return Ok(());
             }
             meter.measure(links.len() as u64, |_| {
                 let mut see = |at: usize, item: Item<'_>| {
-                    self.see(&links[at].key, item, &mut chunks, &mut reached)
+                    self.see((&links[at].key, &names), item, &mut chunks, &mut reached)
                 };
                 match std::mem::take(&mut is_known) {
                     true => fetcher.look_up(&links, &mut see),
@@ -182,19 +178,17 @@ impl Search {
         }
     }
 
-    /// The next users of a level, at most so many.
-    fn take<'l>(&self, level: &'l [Link], most: usize) -> &'l [Link] {
-        if most == 0 {
-            return &[];
-        }
-        let from = self.taken.fetch_add(most, Ordering::Relaxed).min(level.len());
-        &level[from..level.len().min(from + most)]
+    /// Takes users of the level, at most so many.
+    fn take(&self, most: usize, links: &mut Vec<Link>) {
+        let mut level = locked(&self.level);
+        let from = level.len().saturating_sub(most);
+        links.extend(level.drain(from..));
     }
 
     /// Looks at the links of an item, a user or a chunk.
     fn see(
         &self,
-        key: &Arc<[u8]>,
+        (key, names): (&Arc<[u8]>, &chunks::Names),
         item: Item<'_>,
         chunks: &mut Vec<Link>,
         reached: &mut Vec<Link>,
@@ -203,11 +197,15 @@ impl Search {
             if field.name == NEXT.as_bytes() || field.name == FOLLOWS.as_bytes() {
                 chunks.push(field.link(key));
             } else if self.reach(user_id(field.value)?) {
-                reached.push(field.link(key));
+                reached.push(field.link_named(key, names.of(field.name)));
             }
         }
         Ok(())
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number in a user's key.

@@ -1,6 +1,6 @@
 //! Following links: one at a time, or many in one batch.
 
-use super::asked::{Answered, ask_target};
+use super::asked::{Answered, ask_target, ask_targets};
 use super::content::target_of;
 use super::mending::StaleLinks;
 use super::{Chased, EachChased, Link};
@@ -255,8 +255,8 @@ fn chase_asked(
     Ok(Asked { answer, served_by: ServedBy::asked_after(cost.round_trips), counts })
 }
 
-/// Follows many links: READs for all of them in one batch, then what these have left, then one question
-/// for each that reading did not conclude. Calls `each` once for each, in any order.
+/// Follows many links: READs for all of them in one batch, then what these have left, then one pipeline of
+/// questions for those that reading did not conclude. Calls `each` once for each, in any order.
 pub(crate) fn chase_batch(
     core: &mut Core,
     links: &mut LinkSession,
@@ -301,12 +301,13 @@ fn fetch(
             each(number, &chased);
         })?,
     }
-    for (number, reads) in asks {
-        let mut asked = chase_asked(core, texts, &all[number], Counts::default())?;
-        asked.served_by = ServedBy::asked_after(reads);
+    let wanted: Vec<_> = asks.iter().map(|(of, _)| (all[*of].key, all[*of].names)).collect();
+    ask_targets(core, &wanted, texts, &mut |core, at, answer| {
+        let (number, reads) = asks[at];
+        let counts = Counts { operations: 1, asked: 1, ..Counts::default() };
+        let asked = Asked { answer, served_by: ServedBy::asked_after(reads), counts };
         each(number, &asked.chased(core, &all[number]));
-    }
-    Ok(())
+    })
 }
 
 /// What a caller does with each key that was looked for: with the record that was found, whose bytes have
@@ -321,6 +322,8 @@ pub(crate) fn read_many(
     all: &[Sought<'_>],
     ended: &mut Ended<'_>,
 ) -> Result<(), Error> {
+    // Keys of a batch often lie apart; their prefetches hide one another's misses.
+    all.iter().filter_map(|sought| sought.key.first()).for_each(remora_arena::prefetch);
     let mut rest = all.iter().enumerate().peekable();
     while rest.peek().is_some() {
         let (mut walking, mut begun, mut bytes) = (Vec::new(), Vec::new(), 0);

@@ -50,6 +50,7 @@ pub struct FieldValue<'s> {
 }
 
 impl<'s> FieldValue<'s> {
+    #[inline]
     fn of(field: Field<'s>, hint: u64) -> Self {
         let Field { value, is_link } = field;
         Self { value, is_link, hint: (is_link && hint != 0).then_some(hint) }
@@ -96,25 +97,13 @@ impl<'s> HashContent<'s> {
     }
 
     /// Names and values, each name once, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&'s [u8], FieldValue<'s>)> + use<'s> {
+    #[inline]
+    pub fn iter(&self) -> HashFields<'s> {
         let (packed, linked, items) = match self.fields {
             Encoded::Packed(packed, linked) => (packed, linked, &[][..]),
             Encoded::Items(items) => (&[][..], None, items),
         };
-        let mut links = 0;
-        let of_record = packed::fields(packed).map(move |(name, field)| {
-            let hint = linked.filter(|_| field.is_link).map_or(0, |linked| linked.hint(links));
-            links += usize::from(field.is_link);
-            (name, FieldValue::of(field, hint))
-        });
-        let mut rest = items;
-        let of_reply = std::iter::from_fn(move || {
-            let (name, after) = Items::split(rest)?;
-            let (field, after) = Items::split_field(after)?;
-            rest = after;
-            Some((name?, FieldValue::of(field?, 0)))
-        });
-        of_record.chain(of_reply)
+        HashFields { packed: packed::fields(packed), linked, links: 0, items }
     }
 
     /// The value of a field.
@@ -129,6 +118,36 @@ impl<'s> HashContent<'s> {
             Encoded::Packed(..) => field.link(self.key, name),
             Encoded::Items(_) => field.without_place(),
         }
+    }
+}
+
+/// See [`HashContent::iter`].
+#[derive(Clone, Debug)]
+pub struct HashFields<'s> {
+    /// Of a record; else empty.
+    packed: packed::Fields<'s>,
+    linked: Option<Linked<'s>>,
+    /// Links so far.
+    links: usize,
+    /// Of a reply; else empty.
+    items: &'s [u8],
+}
+
+impl<'s> Iterator for HashFields<'s> {
+    type Item = (&'s [u8], FieldValue<'s>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some((name, field)) = self.packed.next() {
+            let hint =
+                self.linked.filter(|_| field.is_link).map_or(0, |linked| linked.hint(self.links));
+            self.links += usize::from(field.is_link);
+            return Some((name, FieldValue::of(field, hint)));
+        }
+        let (name, after) = Items::split(self.items)?;
+        let (field, after) = Items::split_field(after)?;
+        self.items = after;
+        Some((name?, FieldValue::of(field?, 0)))
     }
 }
 

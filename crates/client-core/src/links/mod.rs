@@ -11,7 +11,7 @@ mod chase;
 mod content;
 mod mending;
 
-pub use content::{FieldValue, HashContent, Target};
+pub use content::{FieldValue, HashContent, HashFields, Target};
 pub use mending::MAX_STALE_LINKS;
 pub use remora_plan::{LinkAt, LinkPlace, Place as Link};
 
