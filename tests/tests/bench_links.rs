@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Users that are all reached, in three parts that follow one another, and one without followers.
 const USERS: u64 = 600;
 const SOURCE: u64 = 7;
-/// Follows so many that the list has several chunks.
+/// Follows 201 users: three chunks of at most 100, and one less if a chunk had more.
 const HUB: u64 = 40;
 
 struct Graph {
@@ -26,8 +26,9 @@ fn graph() -> Graph {
             // Only the next part is followed: so there are many levels.
             (from, (from + random.below(40)) % USERS)
         })
+        .filter(|(from, _)| *from != HUB)
         .collect();
-    edges.extend((0..=250).map(|to| (HUB, to * 2)));
+    edges.extend((0..=200).map(|to| (HUB, to * 2)));
     edges.push((100_000, SOURCE));
     edges.push((SOURCE, HUB));
     edges.push((SOURCE, HUB));
@@ -158,12 +159,11 @@ fn a_hop_is_one_read_and_a_stale_hint_costs_two_more() {
     let report = json(&graph.flags(SOURCE, "--path read --batch 1 --updates 0.5"));
     let stale = count(&report, "stale");
     assert!(stale > users / 4 && stale < users, "{report}");
-    // Two READs more, and one message that names the link to its owner.
-    assert_eq!(
-        (asked_in_time(&report), trips(&report)),
-        (stale, users + chunks + 3 * stale),
-        "{report}"
-    );
+    // Two READs more, and one message that names the link to its owner. No link leads to the source: a
+    // cached pointer to it may be stale, and nobody is told.
+    let told = asked_in_time(&report);
+    assert!(told <= stale && stale - told <= count(&report, "hits"), "{report}");
+    assert_eq!(trips(&report), users + chunks + 2 * stale + told, "{report}");
 }
 
 fn shipped(name: &str) -> PathBuf {

@@ -11,6 +11,7 @@ mod flush;
 mod moves;
 mod objects;
 mod shard_oracle;
+mod store_order;
 mod storing;
 mod waiters;
 

@@ -221,7 +221,7 @@ fn a_turn_takes_a_bounded_number_of_visits() {
         world.plans.take(token, reply);
     }
     let after_one_turn = world.turn().len();
-    assert!(after_one_turn <= PLAN_TURN_VISITS / 100 + 1, "{after_one_turn}");
+    assert!(after_one_turn <= PLAN_TURN_VISITS / 100 + 1, "{after_one_turn} looks after one turn");
     assert!(world.plans.has_work(), "the rest is for later turns");
 }
 
