@@ -37,6 +37,7 @@ doctor | --memory 2048 --seconds 600 | tests/rxe/guest/doctor.sh
 large | --memory 2048 --seconds 600 | tests/rxe/guest/large.sh $large
 keys | --memory 2048 --seconds 720 | tests/rxe/guest/keys.sh
 places | --memory 2048 --seconds 720 | tests/rxe/guest/places.sh
+links | --memory 2048 --seconds 720 | tests/rxe/guest/links.sh
 replicas | --memory 2048 --seconds 720 | tests/rxe/guest/replicas.sh
 many | --memory 3072 --seconds 450 | tests/rxe/guest/many.sh $many
 devices | --memory 2048 --seconds 720 | tests/rxe/guest/devices.sh
