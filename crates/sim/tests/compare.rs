@@ -3,8 +3,8 @@
 
 use remora_replica::AskFor;
 use remora_sim::compare::{
-    Admits, Fixed, Policy, RDMA, REACHED, TWO_SIDED, Threads, Workload, all, hop, increase,
-    replicate, run, walking,
+    APPLICATIONS, Admits, Fixed, Policy, RDMA, REACHED, TWO_SIDED, Threads, Workload, all, hop,
+    increase, replicate, run, walking,
 };
 use std::ops::RangeInclusive;
 
@@ -205,5 +205,14 @@ fn a_hop_along_a_link_takes_about_half_of_a_two_sided_get() {
         let of_two_sided = own.chase_ns / hop(&TWO_SIDED, bytes).get_ns;
         assert!((0.35..0.65).contains(&of_two_sided), "{bytes}: {of_two_sided:.2}");
         assert!(own.chase_over_get() < 0.9, "{bytes}: {:.2}", own.chase_over_get());
+    }
+}
+
+/// Within 25 % of what the paper measured, or better.
+#[test]
+fn applications_are_as_much_faster_by_links_as_in_the_paper() {
+    for application in APPLICATIONS {
+        let speedup = application.speedup();
+        assert!(speedup > 0.75 * application.paper, "{}: {speedup:.2}", application.name);
     }
 }

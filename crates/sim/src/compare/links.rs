@@ -25,6 +25,39 @@ pub const TWO_SIDED: Costs = Costs {
     ..RDMA
 };
 
+/// An application of the paper (KELI 6.2), whose hops go one after the other: counted by `remora bench links
+/// --batch 1` over Liechtenstein's roads, reviews of beauty products and Twitter's graph.
+#[derive(Clone, Copy, Debug)]
+pub struct Application {
+    /// Its name.
+    pub name: &'static str,
+    /// Items that it looks up by a key that it knows, for each operation.
+    pub lookups: f64,
+    /// Items that it reaches along links; with keys it gets them.
+    pub chases: f64,
+    /// Mean bytes of an item.
+    pub item_bytes: usize,
+    /// How many times faster it was by links than by keys (KELI 6.3).
+    pub paper: f64,
+}
+
+/// A position on the map, a page, and the search over the whole graph.
+pub const APPLICATIONS: [Application; 3] = [
+    Application { name: "map", lookups: 1.0, chases: 156.8, item_bytes: 130, paper: 2.0 },
+    Application { name: "pages", lookups: 1.0, chases: 22.8, item_bytes: 211, paper: 1.5 },
+    Application { name: "search", lookups: 1.0, chases: 155_147.0, item_bytes: 325, paper: 1.75 },
+];
+
+impl Application {
+    /// How many times faster it is by links than in the form with keys, each got from a two-sided store; all of
+    /// its items have the mean size.
+    pub fn speedup(&self) -> f64 {
+        let (own, other) = (hop(&RDMA, self.item_bytes), hop(&TWO_SIDED, self.item_bytes));
+        let by_keys = (self.lookups + self.chases) * other.get_ns;
+        by_keys / (self.lookups * own.get_ns + self.chases * own.chase_ns)
+    }
+}
+
 /// Items that are fetched, one after the other.
 const ITEMS: usize = 100;
 /// By this time a session has its links.
@@ -171,6 +204,11 @@ pub fn table() -> String {
             own.chase_over_get(),
             two_sided.get_ns / 1e3,
         );
+    }
+    text += "\napplication  times as fast as with two-sided gets  paper\n";
+    for application in APPLICATIONS {
+        let (name, paper) = (application.name, application.paper);
+        text += &format!("{name:11}  {:36.2}  {paper:5.2}\n", application.speedup());
     }
     text
 }

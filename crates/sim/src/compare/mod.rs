@@ -27,7 +27,7 @@ pub use args::Args;
 pub use coordination::{Walking, walking};
 pub use costs::{CATFISH, Costs, RDMA, SHM, TCP};
 pub use judge::{Fixed, REACHED};
-pub use links::{Hop, TWO_SIDED, hop};
+pub use links::{APPLICATIONS, Application, Hop, TWO_SIDED, hop};
 pub use replication::{Replicated, increase, replicate};
 pub use report::Compared;
 pub use run::{Outcome, Tally, run};
