@@ -41,7 +41,7 @@ pub(crate) fn list(value: &[u8], step: usize) -> Result<Items<'_>, Status> {
     if is_it { Ok(items) } else { Err(Status::Malformed) }
 }
 
-/// A list of pairs whose values may be links: those name keys.
+/// A list of pairs whose values may be links: those name keys, and have their limit.
 pub(crate) fn list_with_links(value: &[u8]) -> Result<Items<'_>, Status> {
     let items = Items::parse(value).ok_or(Status::Malformed)?;
     if !items.has_links() {
@@ -50,8 +50,10 @@ pub(crate) fn list_with_links(value: &[u8]) -> Result<Items<'_>, Status> {
     let mut plain = Vec::with_capacity(value.len());
     for (at, item) in items.fields().enumerate() {
         let Field { value, is_link } = item.ok_or(Status::Malformed)?;
-        if is_link && (at % 2 == 0 || value.len() > MAX_KEY_BYTES) {
-            return Err(Status::Malformed);
+        match is_link {
+            true if at % 2 == 0 => return Err(Status::Malformed),
+            true if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
+            _ => {}
         }
         Items::push(&mut plain, value);
     }
