@@ -74,3 +74,26 @@ pub(crate) fn scan_options(value: &[u8]) -> Result<Items<'_>, Status> {
         _ => Err(Status::Malformed),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_a_value_and_has_the_limit_of_keys() {
+        let long = vec![b'k'; MAX_KEY_BYTES + 1];
+        let said = |fields: &[(&[u8], bool)]| {
+            let mut encoded = Vec::new();
+            let fields = fields.iter().map(|&(value, is_link)| Field { value, is_link });
+            fields.for_each(|field| Items::push_field(&mut encoded, field));
+            list_with_links(&encoded).map(|items| items.iter().count())
+        };
+        assert_eq!(said(&[(b"name", false), (&long[1..], true)]), Ok(2));
+        assert_eq!(said(&[(b"name", false), (&long, true)]), Err(Status::TooLarge));
+        assert_eq!(said(&[(b"name", false), (&long, false)]), Ok(2), "a value may be longer");
+        assert_eq!(said(&[(&long, false), (b"target", true)]), Err(Status::TooLarge));
+        assert_eq!(said(&[(b"name", true), (b"target", true)]), Err(Status::Malformed));
+        assert_eq!(said(&[(b"name", false)]), Err(Status::Malformed));
+        assert_eq!(said(&[]), Err(Status::Malformed));
+    }
+}
