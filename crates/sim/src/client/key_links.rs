@@ -13,6 +13,8 @@ use remora_client_core::{
 };
 use std::collections::BTreeMap;
 
+/// Keys that links name: the most popular ones, which are there most of the time.
+const MOST_TARGETS: u32 = 12;
 /// Most links that are followed one after the other.
 const MOST_HOPS: u64 = 8;
 /// Most links of one batch.
@@ -41,9 +43,9 @@ impl SimClient {
         links: LinkSwarm,
     ) -> Result<(), Error> {
         match self.draw(100) {
-            0..27 => self.follow_link(session, links, self.path()),
-            27..35 => self.wander(session, links),
-            35..50 => self.follow_links(session, links),
+            0..25 => self.follow_link(session, self.path()),
+            25..37 => self.wander(session),
+            37..50 => self.follow_links(session),
             50..58 => self.look_at_hub(session, links),
             58..64 => self.push_to_hub(session, links),
             64..70 => self.mend_links(session),
@@ -90,7 +92,7 @@ impl SimClient {
         let swarm = &self.world.swarm;
         match self.draw(4) {
             0 => Target::Hash(self.draw(swarm.hashes.hashes.into()) as u8),
-            _ => Target::Key(self.popular(swarm.keys)),
+            _ => Target::Key(self.popular(swarm.keys.min(MOST_TARGETS))),
         }
     }
 
@@ -223,8 +225,8 @@ impl SimClient {
     }
 
     /// A link that it has read, at this server or at one before, or one that nobody has read.
-    fn some_link(&self, links: LinkSwarm) -> KeptLink {
-        let at = self.draw(links.kept as u64) as usize;
+    fn some_link(&self) -> KeptLink {
+        let at = self.draw(self.links.len() as u64 + 1) as usize;
         self.links.get(at).cloned().unwrap_or_else(|| {
             let target = self.target();
             let link = Link { key: target.name().into(), hint: None, link: None };
@@ -246,22 +248,17 @@ impl SimClient {
 
     /// Follows one link after the other by READs alone, as a client that walks over a graph. It does not
     /// hear whether the server has gone meanwhile.
-    fn wander(&mut self, session: &mut Session, links: LinkSwarm) -> Result<(), Error> {
+    fn wander(&mut self, session: &mut Session) -> Result<(), Error> {
         let longest_ns = [1, MS, 300 * MS][self.draw(3) as usize];
         for _ in 0..1 + self.draw(MOST_HOPS) {
-            self.follow_link(session, links, Path::Read)?;
+            self.follow_link(session, Path::Read)?;
             self.pause(self.draw(longest_ns));
         }
         Ok(())
     }
 
-    fn follow_link(
-        &mut self,
-        session: &mut Session,
-        links: LinkSwarm,
-        path: Path,
-    ) -> Result<(), Error> {
-        let kept = self.some_link(links);
+    fn follow_link(&mut self, session: &mut Session, path: Path) -> Result<(), Error> {
+        let kept = self.some_link();
         let begun = self.begin_target(kept.target);
         match session.chase(&kept.link, path) {
             Ok(chased) => {
@@ -273,9 +270,9 @@ impl SimClient {
         }
     }
 
-    fn follow_links(&mut self, session: &mut Session, links: LinkSwarm) -> Result<(), Error> {
+    fn follow_links(&mut self, session: &mut Session) -> Result<(), Error> {
         let count = 2 + self.draw(MOST_FOLLOWED - 1);
-        let kept: Vec<KeptLink> = (0..count).map(|_| self.some_link(links)).collect();
+        let kept: Vec<KeptLink> = (0..count).map(|_| self.some_link()).collect();
         let begun: Vec<_> = kept.iter().map(|kept| self.begin_target(kept.target)).collect();
         let all: Vec<Link> = kept.iter().map(|kept| kept.link.clone()).collect();
         let (mut ended, path) = (vec![false; kept.len()], self.path());
