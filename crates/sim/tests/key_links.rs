@@ -92,7 +92,6 @@ fn a_hint_of_an_epoch_that_may_be_over_is_not_believed() {
             let expected = if is_over { ServedBy::AskedAfterRead } else { ServedBy::Read };
             assert_eq!(chased.served_by, expected, "a hint of an epoch that may be over");
             assert_eq!(chased.counts.read_lease_lapsed, u64::from(is_over));
-            alone.pause(2 * READ_LEASE_MS * MS);
         }
     });
 }
