@@ -289,17 +289,19 @@ fn lists_and_sets_are_changed_and_read_at_the_primary_of_their_key() {
 fn links_of_a_former_primary_lead_to_the_same_targets() {
     let Some(mut cluster) = Cluster::start() else { return };
     let primary = cluster.primary_of(SERVERS);
-    let mut resp = cluster.servers[primary].resp();
-    for number in 0..30 {
-        for command in [
-            format!("HSET zone:{number} name z{number}"),
-            format!("LINK.SET courier:{number} zone zone:{number}"),
-        ] {
-            assert!(!resp.call(&command).is_error(), "{command}");
-        }
-    }
     let client = cluster.client();
     let mut session = client.session();
+    for number in 0..30 {
+        let [zone, courier, name] = ["zone:", "courier:", "z"].map(|of| format!("{of}{number}"));
+        let (zone, courier) = (zone.as_bytes(), courier.as_bytes());
+        session.hash_set(zone, &[(b"name", name.as_bytes())]).expect("it is led");
+        let links: [(&[u8], &[u8]); 2] = [(b"zone", zone), (b"boss", b"courier:0")];
+        assert_eq!(session.link_set(courier, &links), Ok(2));
+        assert_eq!(session.link_del(courier, &[b"boss", b"none"]), Ok(1));
+        assert_eq!(session.link_push(b"couriers", &[courier]), Ok(number + 1));
+    }
+    let couriers = session.link_range(b"couriers", 0, -1).expect("it is led");
+    assert_eq!(couriers.into_iter().flatten().count(), 30);
     session.set_path(Path::Read);
     let name = |chased: &Chased<'_>| match &chased.target {
         Target::Hash(hash) => hash.get(b"name").map(|field| field.value.to_vec()),

@@ -25,6 +25,7 @@ mod keys_oracle;
 mod kinds;
 mod large;
 mod large_sessions;
+mod link_writes;
 mod links;
 mod lists;
 mod load;

@@ -3,7 +3,7 @@
 use crate::choose::Route;
 use crate::core::Core;
 use crate::counts::Counts;
-use crate::elements::{InWhole, ObjectEvents, OpenObject, Readable, encoded};
+use crate::elements::{InWhole, ObjectEvents, OpenObject, Readable, encoded, push_link};
 use crate::error::Error;
 use crate::found::Reading;
 use crate::links::{FieldValue, Link, field_of};
@@ -131,6 +131,28 @@ impl OpenHash {
         let list = encoded(fields.iter().flat_map(|(name, value)| [*name, *value]));
         let pairs = Items::parse(&list).expect("it was just made");
         Ok(self.ask(core, HashCommand::Set { pairs }.request())?.number as u64)
+    }
+
+    /// Sets fields to links that name these keys, as one change; gives how many of them are new.
+    pub(crate) fn set_links(
+        &self,
+        core: &mut Core,
+        links: &[(&[u8], &[u8])],
+    ) -> Result<u64, Error> {
+        let mut list = Vec::new();
+        for (name, target) in links {
+            Items::push(&mut list, name);
+            push_link(&mut list, target)?;
+        }
+        let pairs = Items::parse(&list).expect("it was just made");
+        Ok(self.ask(core, HashCommand::Set { pairs }.request())?.number as u64)
+    }
+
+    /// Removes those of these fields that are links; gives how many of them there were.
+    pub(crate) fn remove_links(&self, core: &mut Core, names: &[&[u8]]) -> Result<u64, Error> {
+        let list = encoded(names.iter().copied());
+        let names = Items::parse(&list).expect("it was just made");
+        Ok(self.ask(core, HashCommand::RemoveLinks { names }.request())?.number as u64)
     }
 
     /// Removes fields; gives how many of them were there.

@@ -12,7 +12,7 @@ use crate::choose::{Route, key_class};
 use crate::core::Core;
 use crate::counts::Counts;
 use crate::directory::Directory;
-use crate::elements::encoded;
+use crate::elements::{encoded, push_link};
 use crate::error::Error;
 use crate::links::{FieldValue, Link, LinkAt, LinkPlace, values_of};
 use crate::path::{Path, ServedBy};
@@ -247,6 +247,19 @@ impl OpenList {
     /// Adds elements at one end, one after the other, as one change; gives the list's length.
     pub(crate) fn push(&self, core: &mut Core, side: Side, items: &[&[u8]]) -> Result<u64, Error> {
         let list = encoded(items.iter().copied());
+        let items = Items::parse(&list).expect("it was just made");
+        Ok(self.ask(core, &ListCommand::Push { side, if_there: false, items })?.number as u64)
+    }
+
+    /// The same of links that name these keys.
+    pub(crate) fn push_links(
+        &self,
+        core: &mut Core,
+        side: Side,
+        targets: &[&[u8]],
+    ) -> Result<u64, Error> {
+        let mut list = Vec::new();
+        targets.iter().try_for_each(|target| push_link(&mut list, target))?;
         let items = Items::parse(&list).expect("it was just made");
         Ok(self.ask(core, &ListCommand::Push { side, if_there: false, items })?.number as u64)
     }

@@ -479,6 +479,38 @@ impl Session {
         open.link(&mut self.core, name, path)
     }
 
+    /// Sets fields of a hash to links, as one change: names, and the keys that their links name. Such a key
+    /// need not hold anything yet. Gives how many of the fields are new.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::KeyTooLong`] of a link's key. Without any field it is refused as malformed.
+    pub fn link_set(&mut self, open: &OpenHash, links: &[(&[u8], &[u8])]) -> Result<u64, Error> {
+        open.set_links(&mut self.core, links)
+    }
+
+    /// Removes those of these fields of a hash that are links; gives how many of them there were. The key
+    /// is gone with its last field.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any name it is refused as malformed.
+    pub fn link_del(&mut self, open: &OpenHash, names: &[&[u8]]) -> Result<u64, Error> {
+        open.remove_links(&mut self.core, names)
+    }
+
+    /// Adds links to these keys at one end of a list, one after the other, as one change; gives the list's
+    /// length.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::KeyTooLong`] of a link's key. Without any key it is refused as malformed.
+    pub fn link_push(
+        &mut self,
+        open: &OpenList,
+        side: Side,
+        targets: &[&[u8]],
+    ) -> Result<u64, Error> {
+        open.push_links(&mut self.core, side, targets)
+    }
+
     /// Follows a link: what its key holds, a hash with all its fields or a string. One READ if the
     /// link's hint is good and the target is a string, or a hash that lies whole in its record; a READ,
     /// a bucket and a record if it is stale; the last two without a hint. The fields of a larger hash

@@ -131,6 +131,39 @@ impl<'s> HashKey<'s> {
         Ok(self.core.hash_set(self.view, fields)?)
     }
 
+    /// Sets fields to links, as one change: names, and the keys that their links name. Such a key need not
+    /// hold anything yet. Every other read sees the key's name, and [`HashKey::set`] over it makes the field
+    /// plain. Gives how many of the fields are new.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::KeyTooLong`] of a link's key. Without any field it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.hash(b"courier:7")?.set_links(&[(b"zone", b"zone:3"), (b"boss", b"courier:1")])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_links(&mut self, links: &[(&[u8], &[u8])]) -> Result<u64, Error> {
+        Ok(self.core.link_set(self.view, links)?)
+    }
+
+    /// Removes those of these fields that are links. Gives how many of them there were. The targets stay;
+    /// the key is gone with its last field.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any name it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.hash(b"courier:7")?.remove_links(&[b"boss"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn remove_links(&mut self, names: &[&[u8]]) -> Result<u64, Error> {
+        Ok(self.core.link_del(self.view, names)?)
+    }
+
     /// Removes fields. Gives how many of them were there. The key is gone with its last
     /// field.
     ///

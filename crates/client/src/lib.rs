@@ -92,8 +92,9 @@
 //! # Links and plans
 //!
 //! A field of a hash may be a link, which names a key and carries a hint of where the key's record lies.
-//! [`Session::chase`] follows it by one READ, [`Session::chase_many`] many of them in one batch, and
-//! [`Session::run_plan`] answers a question over many links, by READs or by one message.
+//! [`Session::link_set`] and [`Session::link_push`] write links. [`Session::chase`] follows one by one READ,
+//! [`Session::chase_many`] many of them in one batch, and [`Session::run_plan`] answers a question over many
+//! links, by READs or by one message.
 //!
 //! # Clusters
 //!

@@ -6,6 +6,58 @@ use remora_client_core as core;
 use remora_plan::Plan;
 
 impl Session {
+    /// Sets fields of a hash to links, as one change: names, and the keys that their links name. Such a key
+    /// need not hold anything yet. Gives how many of the fields are new. It is [`HashKey::set_links`].
+    ///
+    /// [`HashKey::set_links`]: crate::HashKey::set_links
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::KeyTooLong`] of a link's key. Without any field it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.link_set(b"courier:7", &[(b"zone", b"zone:3")])?;
+    /// let zone = session.link_get(b"courier:7", b"zone")?.expect("it was just set");
+    /// println!("{:?}", session.chase(&zone)?.target);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link_set(&mut self, key: &[u8], links: &[(&[u8], &[u8])]) -> Result<u64, Error> {
+        self.hash(key)?.set_links(links)
+    }
+
+    /// Removes those of these fields of a hash that are links. Gives how many of them there were. The
+    /// targets stay; the key is gone with its last field.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any name it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.link_del(b"courier:7", &[b"zone"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link_del(&mut self, key: &[u8], names: &[&[u8]]) -> Result<u64, Error> {
+        self.hash(key)?.remove_links(names)
+    }
+
+    /// Adds links to these keys behind the last element of a list, as one change. Gives the length of the
+    /// list. At the other end: [`ListKey::push_links_front`](crate::ListKey::push_links_front).
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::KeyTooLong`] of a link's key. Without any key it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.link_push(b"friends:7", &[b"courier:1", b"courier:2"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link_push(&mut self, key: &[u8], targets: &[&[u8]]) -> Result<u64, Error> {
+        self.list(key)?.push_links_back(targets)
+    }
+
     /// The link in a field of a hash; none if the field is not there, or no link. Read, it comes with the
     /// hint of where its target lies.
     ///

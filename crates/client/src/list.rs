@@ -181,6 +181,38 @@ impl ListKey<'_> {
         Ok(self.core.list_push(self.view, Side::Left, elements)?)
     }
 
+    /// Adds links to these keys behind the last element, as one change. Such a key need not hold anything
+    /// yet; every other read sees its name. Gives the length of the list.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::KeyTooLong`] of a link's key. Without any key it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let length = session.list(b"friends:7")?.push_links_back(&[b"courier:1", b"courier:2"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_links_back(&mut self, targets: &[&[u8]]) -> Result<u64, Error> {
+        Ok(self.core.link_push(self.view, Side::Right, targets)?)
+    }
+
+    /// Adds links to these keys before the first element, one after the other, as one change: the last of
+    /// them is the first element of the list then. Gives the length of the list.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::KeyTooLong`] of a link's key. Without any key it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let length = session.list(b"latest")?.push_links_front(&[b"order:4711"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_links_front(&mut self, targets: &[&[u8]]) -> Result<u64, Error> {
+        Ok(self.core.link_push(self.view, Side::Left, targets)?)
+    }
+
     /// Removes up to `count` elements from the end. Gives them, the last one first; fewer, if they are
     /// too long for one reply.
     ///

@@ -13,7 +13,7 @@ use remora_layout::packed::Field;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Items, Request};
+use remora_protocol::{Command, Dumped, Items, Request};
 use remora_testing::Random;
 use std::collections::BTreeMap;
 
@@ -328,4 +328,32 @@ fn only_values_of_fields_that_are_set_may_be_links() {
     let pairs = Items::parse(&list).unwrap();
     assert_eq!(bytes(HashCommand::Set { pairs }), Ok(()));
     assert_eq!(bytes(HashCommand::SetAbsent { pair: pairs }), Err(Status::Malformed));
+}
+
+/// A record that came as a dump, over RENAME, a snapshot or a copy, has links and no room for their hints. A
+/// report of one of them changes nothing; it ended the process once.
+#[test]
+fn a_link_of_a_restored_record_is_not_mended_before_the_record_is_written_anew() {
+    let mut shard = shard(1 << 20);
+    let target = b"item".as_slice();
+    assert_eq!(set(&mut shard, b"hash", &[(b"boss", link(target))]), Status::Ok);
+    push(&mut shard, b"list", &[link(target)]);
+    for key in [b"hash".as_slice(), b"list"] {
+        let hash = shard.hash(key);
+        let dump = Command::Dump { key, holds: false };
+        let bytes = shard.execute(&dump, hash, NOW).value.expect("it is there").to_vec();
+        let dumped = Dumped::parse(&bytes).expect("it was just made");
+        let restore = Command::Restore { key, dumped, replaces: true };
+        assert_eq!(shard.execute(&restore, hash, NOW).number, 1);
+    }
+    assert_eq!(set(&mut shard, target, &[(b"name", Field::plain(b"x"))]), Status::Ok);
+    let of_hash = HashCommand::Mend { name: b"boss" }.request();
+    assert_eq!(mend(&mut shard, b"hash", of_hash, NOW), 0);
+    let of_list = ListCommand::Mend { index: 0, target }.request();
+    assert_eq!(mend(&mut shard, b"list", of_list, NOW), 0);
+    shard.audit().unwrap();
+    assert_eq!(all(&mut shard, b"hash")[&b"boss"[..]], (target.to_vec(), true));
+    // A new record has the hint at once.
+    assert_eq!(set(&mut shard, b"hash", &[(b"name", Field::plain(b"y"))]), Status::Ok);
+    assert_ne!(hint(&mut shard, b"hash", b"boss"), 0);
 }

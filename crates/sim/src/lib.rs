@@ -21,6 +21,7 @@ pub mod disk;
 pub mod faults;
 pub mod hashes;
 pub mod history;
+pub mod key_links;
 pub mod lists;
 pub mod node;
 pub mod places;

@@ -69,6 +69,9 @@ struct Args {
     /// Worlds with clients that use lists and sets.
     #[arg(long)]
     lists: bool,
+    /// Worlds with links.
+    #[arg(long)]
+    links: bool,
     /// A rare path that no world reached is a failure.
     #[arg(long)]
     all_probes: bool,
@@ -147,7 +150,7 @@ fn main() -> ExitCode {
             eprintln!("seed {seed} took {} s", seed_began.elapsed().as_secs());
         }
     }
-    let missed = totals.probes.missed(args.lists);
+    let missed = totals.probes.missed(args.lists, args.links);
     if args.seeds.is_some() && !missed.is_empty() {
         println!("never reached: {missed:?}");
     }
@@ -155,7 +158,7 @@ fn main() -> ExitCode {
         let Totals { undecided, keys, .. } = totals;
         println!("not judged, as their calls overlap in too many ways: {undecided} of {keys} keys");
     }
-    let all = Probe::ALL.len() - if args.lists { 0 } else { Probe::OF_LISTS.len() };
+    let all = Probe::expected(args.lists, args.links).count();
     let hit = all - missed.len();
     if args.seeds.is_some() {
         let kinds = totals.faults.iter().map(|(fault, times)| format!(" {}={times}", fault.name()));
@@ -184,6 +187,7 @@ fn run(args: &Args, seed: u64) -> Outcome {
         untorn: args.untorn,
         replicas: args.replicas,
         lists: args.lists,
+        links: args.links,
     };
     let with_faults = !args.no_faults;
     let outcome = World::run(less.of(seed, with_faults), args.trace);

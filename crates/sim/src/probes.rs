@@ -137,6 +137,16 @@ pub enum Probe {
     ListRead,
     /// A member of a set was looked for by READs.
     SetRead,
+    /// What a link leads to was read by READs.
+    KeyLinkRead,
+    /// A link's hint did not lead to its target.
+    KeyLinkStale,
+    /// A link was followed whose hint was read from a server that is gone.
+    KeyLinkOfFormer,
+    /// Nothing was there, as the server said.
+    KeyLinkGone,
+    /// The owner of a link mended its hint.
+    KeyLinkMended,
 }
 
 impl Probe {
@@ -151,8 +161,25 @@ impl Probe {
         Self::SetRead,
     ];
 
+    /// Those of worlds with links.
+    pub const OF_LINKS: [Self; 5] = [
+        Self::KeyLinkRead,
+        Self::KeyLinkStale,
+        Self::KeyLinkOfFormer,
+        Self::KeyLinkGone,
+        Self::KeyLinkMended,
+    ];
+
+    /// Those that worlds reach: of lists and of links only if they have some.
+    pub fn expected(has_lists: bool, has_links: bool) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |probe| {
+            (has_lists || !Self::OF_LISTS.contains(probe))
+                && (has_links || !Self::OF_LINKS.contains(probe))
+        })
+    }
+
     /// All of them.
-    pub const ALL: [Self; 64] = [
+    pub const ALL: [Self; 69] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -217,6 +244,11 @@ impl Probe {
         Self::RoleEndedWait,
         Self::ListRead,
         Self::SetRead,
+        Self::KeyLinkRead,
+        Self::KeyLinkStale,
+        Self::KeyLinkOfFormer,
+        Self::KeyLinkGone,
+        Self::KeyLinkMended,
     ];
 }
 
@@ -293,10 +325,9 @@ impl Probes {
         self.0.get(&probe).copied().unwrap_or(0)
     }
 
-    /// Those that never were; of lists only if the worlds have some.
-    pub fn missed(&self, has_lists: bool) -> Vec<Probe> {
-        let counts = |probe: &Probe| has_lists || !Probe::OF_LISTS.contains(probe);
-        let all = Probe::ALL.into_iter().filter(counts);
+    /// Those that never were; of lists and of links only if the worlds have some.
+    pub fn missed(&self, has_lists: bool, has_links: bool) -> Vec<Probe> {
+        let all = Probe::expected(has_lists, has_links);
         all.filter(|&probe| self.reached(probe) == 0).collect()
     }
 }

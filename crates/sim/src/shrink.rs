@@ -24,6 +24,8 @@ pub struct Less {
     pub replicas: Option<usize>,
     /// The seed's world with lists and sets.
     pub lists: bool,
+    /// The seed's world with links.
+    pub links: bool,
 }
 
 impl Less {
@@ -35,6 +37,9 @@ impl Less {
         }
         if self.lists {
             swarm = swarm.with_lists(seed, with_faults);
+        }
+        if self.links {
+            swarm = swarm.with_links(seed);
         }
         if let Some(operations) = self.operations {
             swarm.operations = operations;
@@ -75,6 +80,9 @@ impl fmt::Display for Less {
         }
         if self.lists {
             write!(f, " --lists")?;
+        }
+        if self.links {
+            write!(f, " --links")?;
         }
         match self.replicas {
             None => {}

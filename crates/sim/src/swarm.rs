@@ -3,6 +3,7 @@
 use crate::disk::{DiskSwarm, IDENTITY};
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
+use crate::key_links::{LINK_OPERATIONS, LinkSwarm};
 use crate::lists::{LIST_OPERATIONS, ListSwarm, RING_CLIENTS};
 use crate::node::NodeOptions;
 use crate::places::PlacesSwarm;
@@ -132,6 +133,8 @@ pub struct Swarm {
     pub hashes: HashSwarm,
     /// Lists and sets. No seed chooses them by itself.
     pub lists: Option<ListSwarm>,
+    /// Links. No seed chooses them by itself.
+    pub links: Option<LinkSwarm>,
     /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
     /// Replicas. No seed chooses them by itself.
@@ -179,7 +182,11 @@ impl Swarm {
     /// The fields of a hash.
     pub fn fields(&self, database: u8, hash: HashName) -> impl Iterator<Item = Register> + use<> {
         let field = move |number| Register { database, hash: Some(hash), number };
-        (0..self.hashes.fields).map(field)
+        let fields = match hash {
+            HashName::Links(_) => self.links.map_or(0, |links| links.fields),
+            _ => self.hashes.fields,
+        };
+        (0..fields).map(field)
     }
 
     /// All that clients write in a database, trees and hashes that move apart.
@@ -194,7 +201,9 @@ impl Swarm {
             let hash = Some(HashName::Set(set));
             (0..members).map(move |number| Register { database, hash, number })
         });
-        (0..=self.keys).map(key).chain(fields).chain(members)
+        let links = (0..self.links.map_or(0, |links| links.hashes))
+            .flat_map(move |hash| self.fields(database, HashName::Links(hash)));
+        (0..=self.keys).map(key).chain(fields).chain(members).chain(links)
     }
 
     /// The draw of a seed.
@@ -265,6 +274,7 @@ impl Swarm {
             places,
             hashes,
             lists: None,
+            links: None,
             crowd: None,
             replicas: None,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
@@ -283,6 +293,15 @@ impl Swarm {
         // Replies that are held back are not those of a role that lasts.
         self.faults.extend(lists.fault().filter(|_| with_faults && !is_told));
         self.lists = Some(lists);
+        self
+    }
+
+    /// The same world with links to its keys, and to hashes.
+    #[must_use]
+    pub fn with_links(mut self, seed: u64) -> Self {
+        self.operations = self.operations.min(LINK_OPERATIONS);
+        self.hashes.hashes = self.hashes.hashes.max(1);
+        self.links = Some(LinkSwarm::of(seed));
         self
     }
 

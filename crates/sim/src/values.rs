@@ -34,6 +34,8 @@ pub enum HashName {
     },
     /// A set: its members have no values.
     Set(u8),
+    /// One whose fields are links. The number of such a value is its target's.
+    Links(u8),
 }
 
 impl HashName {
@@ -49,6 +51,7 @@ impl fmt::Display for HashName {
             Self::Fixed(hash) => write!(f, "hash:{hash}"),
             Self::Moved { generation, key } => write!(f, "moved:{generation}:{key}"),
             Self::Set(set) => write!(f, "set:{set}"),
+            Self::Links(hash) => write!(f, "links:{hash}"),
         }
     }
 }
@@ -96,7 +99,9 @@ impl Register {
     fn id(self) -> u32 {
         let of_hash = match self.hash {
             None => 0,
-            Some(HashName::Fixed(hash) | HashName::Set(hash)) => (hash as u32 + 1) << 20,
+            Some(HashName::Fixed(hash) | HashName::Set(hash) | HashName::Links(hash)) => {
+                (hash as u32 + 1) << 20
+            }
             Some(HashName::Moved { generation, .. }) => {
                 return 1 << 31 | (generation as u32) << 16 | self.number;
             }

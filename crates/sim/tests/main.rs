@@ -4,6 +4,7 @@ mod algorithm_1;
 mod alone;
 mod compare;
 mod crowd;
+mod key_links;
 mod late;
 mod linear;
 mod lists;

@@ -19,7 +19,8 @@ use crate::path::{Path, ServedBy};
 use remora_index::hash::ObjectRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::limits::MAX_KEPT_RECORDS;
+use remora_layout::limits::{MAX_KEPT_RECORDS, MAX_KEY_BYTES};
+use remora_layout::packed::Field;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, Verified};
 use remora_protocol::message::Status;
@@ -306,4 +307,13 @@ pub(crate) fn encoded<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> 
     let mut list = Vec::new();
     items.into_iter().for_each(|item| Items::push(&mut list, item));
     list
+}
+
+/// A link as requests have it, which names this key.
+pub(crate) fn push_link(list: &mut Vec<u8>, target: &[u8]) -> Result<(), Error> {
+    if target.len() > MAX_KEY_BYTES {
+        return Err(Error::KeyTooLong);
+    }
+    Items::push_field(list, Field { value: target, is_link: true });
+    Ok(())
 }

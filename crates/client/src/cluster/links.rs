@@ -6,6 +6,74 @@ use remora_client_core as core;
 use remora_plan::{Plan, Start};
 
 impl ClusterSession {
+    /// Sets fields of a hash to links, as one change: [`Session::link_set`](crate::Session::link_set). The
+    /// targets may be keys of other groups: then their links have no hint.
+    ///
+    /// # Errors
+    /// As [`ClusterSession::at`]; [`Error::KeyTooLong`] of a link's key.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// session.link_set(b"courier:7", &[(b"zone", b"zone:3")])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link_set(&mut self, key: &[u8], links: &[(&[u8], &[u8])]) -> Result<u64, Error> {
+        self.at(key, |session| session.link_set(key, links))
+    }
+
+    /// Removes those of these fields of a hash that are links:
+    /// [`Session::link_del`](crate::Session::link_del).
+    ///
+    /// # Errors
+    /// As [`ClusterSession::at`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// session.link_del(b"courier:7", &[b"zone"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link_del(&mut self, key: &[u8], names: &[&[u8]]) -> Result<u64, Error> {
+        self.at(key, |session| session.link_del(key, names))
+    }
+
+    /// Adds links to these keys behind the last element of a list, as one change:
+    /// [`Session::link_push`](crate::Session::link_push).
+    ///
+    /// # Errors
+    /// As [`ClusterSession::at`]; [`Error::KeyTooLong`] of a link's key.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// session.link_push(b"friends:7", &[b"courier:1", b"courier:2"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link_push(&mut self, key: &[u8], targets: &[&[u8]]) -> Result<u64, Error> {
+        self.at(key, |session| session.link_push(key, targets))
+    }
+
+    /// The links of a range of a list: [`Session::link_range`](crate::Session::link_range).
+    ///
+    /// # Errors
+    /// As [`ClusterSession::at`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// let friends: Vec<_> = session.link_range(b"friends:7", 0, -1)?.into_iter().flatten().collect();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn link_range(
+        &mut self,
+        key: &[u8],
+        start: i64,
+        stop: i64,
+    ) -> Result<Vec<Option<core::Link>>, Error> {
+        self.at(key, |session| session.link_range(key, start, stop))
+    }
+
     /// The link in a field of a hash: [`Session::link_get`](crate::Session::link_get).
     ///
     /// # Errors

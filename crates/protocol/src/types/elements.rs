@@ -41,7 +41,7 @@ pub(crate) fn list(value: &[u8], step: usize) -> Result<Items<'_>, Status> {
     if is_it { Ok(items) } else { Err(Status::Malformed) }
 }
 
-/// A list of pairs whose values may be links: those name keys.
+/// A list of pairs whose values may be links: those name keys, and have their limit.
 pub(crate) fn list_with_links(value: &[u8]) -> Result<Items<'_>, Status> {
     let items = Items::parse(value).ok_or(Status::Malformed)?;
     if !items.has_links() {
@@ -50,8 +50,10 @@ pub(crate) fn list_with_links(value: &[u8]) -> Result<Items<'_>, Status> {
     let mut plain = Vec::with_capacity(value.len());
     for (at, item) in items.fields().enumerate() {
         let Field { value, is_link } = item.ok_or(Status::Malformed)?;
-        if is_link && (at % 2 == 0 || value.len() > MAX_KEY_BYTES) {
-            return Err(Status::Malformed);
+        match is_link {
+            true if at % 2 == 0 => return Err(Status::Malformed),
+            true if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
+            _ => {}
         }
         Items::push(&mut plain, value);
     }
@@ -70,5 +72,28 @@ pub(crate) fn scan_options(value: &[u8]) -> Result<Items<'_>, Status> {
         (Some(Some(pattern)), ..) if pattern.len() > MAX_PATTERN_BYTES => Err(Status::TooLarge),
         (Some(_), Some(Some(count)), None) if count.len() == 8 => Ok(items),
         _ => Err(Status::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_a_value_and_has_the_limit_of_keys() {
+        let long = vec![b'k'; MAX_KEY_BYTES + 1];
+        let said = |fields: &[(&[u8], bool)]| {
+            let mut encoded = Vec::new();
+            let fields = fields.iter().map(|&(value, is_link)| Field { value, is_link });
+            fields.for_each(|field| Items::push_field(&mut encoded, field));
+            list_with_links(&encoded).map(|items| items.iter().count())
+        };
+        assert_eq!(said(&[(b"name", false), (&long[1..], true)]), Ok(2));
+        assert_eq!(said(&[(b"name", false), (&long, true)]), Err(Status::TooLarge));
+        assert_eq!(said(&[(b"name", false), (&long, false)]), Ok(2), "a value may be longer");
+        assert_eq!(said(&[(&long, false), (b"target", true)]), Err(Status::TooLarge));
+        assert_eq!(said(&[(b"name", true), (b"target", true)]), Err(Status::Malformed));
+        assert_eq!(said(&[(b"name", false)]), Err(Status::Malformed));
+        assert_eq!(said(&[]), Err(Status::Malformed));
     }
 }

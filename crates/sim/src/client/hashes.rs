@@ -57,27 +57,27 @@ impl SimClient {
         fields.map(|number| Register { database, hash: Some(hash), number }).collect()
     }
 
-    fn all_fields(&self, hash: HashName) -> Vec<Register> {
+    pub(super) fn all_fields(&self, hash: HashName) -> Vec<Register> {
         self.world.swarm.fields(self.database(), hash).collect()
     }
 
     /// Begins one call that does this to each of the fields.
-    fn begin_fields(&self, fields: &[Register], op: KeyOp) -> Vec<Begun> {
+    pub(super) fn begin_fields(&self, fields: &[Register], op: KeyOp) -> Vec<Begun> {
         let calls = fields.iter().map(|&field| (field, op, None));
         self.world.history.borrow_mut().begin_all(self.number, self.now_ns(), calls)
     }
 
-    fn end_fields(&self, begun: &[Begun], op: KeyOp) -> Result<(), Error> {
+    pub(super) fn end_fields(&self, begun: &[Begun], op: KeyOp) -> Result<(), Error> {
         begun.iter().for_each(|&begun| self.end(begun, op));
         Ok(())
     }
 
     /// As [`SimClient::failed`], of a call about several fields.
-    fn fields_failed(&self, begun: &[Begun], error: Error) -> Result<(), Error> {
+    pub(super) fn fields_failed(&self, begun: &[Begun], error: Error) -> Result<(), Error> {
         begun.iter().try_for_each(|&begun| self.failed(begun, error))
     }
 
-    fn get_field(
+    pub(super) fn get_field(
         &self,
         session: &mut Session,
         hash: HashName,
@@ -189,7 +189,11 @@ impl SimClient {
     }
 
     /// One look at some fields has come to its end.
-    fn saw_fields(&self, begun: &[Begun], values: Vec<Option<Vec<u8>>>) -> Result<(), Error> {
+    pub(super) fn saw_fields(
+        &self,
+        begun: &[Begun],
+        values: Vec<Option<Vec<u8>>>,
+    ) -> Result<(), Error> {
         let mut seen = BTreeMap::new();
         for (&begun, value) in begun.iter().zip(values) {
             let found = self.number_of(begun.key, value.as_deref());
@@ -208,7 +212,7 @@ impl SimClient {
         Ok(())
     }
 
-    fn drop_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
+    pub(super) fn drop_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
         match session.del(&hash.key()) {
             // The reply does not name the fields that it had.
@@ -244,7 +248,11 @@ impl SimClient {
     /// Lets a hash expire, and waits until it has: its fields are removed then, or before. For the
     /// fields that each EXPIRE of the hash covers, it is also known that they are gone at that
     /// time, as for keys.
-    fn expire_hash(&mut self, session: &mut Session, hash: HashName) -> Result<(), Error> {
+    pub(super) fn expire_hash(
+        &mut self,
+        session: &mut Session,
+        hash: HashName,
+    ) -> Result<(), Error> {
         let (key, at_ms) = (hash.key(), self.soon_ms());
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
         let expiry = Window::between_ms(at_ms, at_ms);

@@ -2,6 +2,7 @@
 //! results.
 
 mod hashes;
+mod key_links;
 mod lists;
 mod operations;
 mod places;
@@ -14,8 +15,9 @@ use crate::clock::HostClock;
 use crate::history::Begun;
 use crate::probes::Probe;
 use crate::tasks::Coroutines;
-use crate::values::{Register, decode};
+use crate::values::{HashName, Register, decode};
 use crate::world::World;
+use key_links::KeptLink;
 use remora_client_core::{Client, Error, Got, Options, Path, ServedBy, Session};
 use remora_fabric::sim::Tasks;
 use std::rc::Rc;
@@ -31,6 +33,8 @@ pub struct SimClient {
     options: Options,
     task: u64,
     views: Views,
+    /// Links that it has read, at this server or at one before.
+    links: Vec<KeptLink>,
 }
 
 /// Whether the effect of a call with this error is unknown.
@@ -53,7 +57,8 @@ impl SimClient {
         Coroutines::spawn(&world.sim, move || {
             let task = Coroutines.current().expect("it runs");
             let views = Views::default();
-            SimClient { number, world: inner, clock, options, task, views }.run();
+            let links = Vec::new();
+            SimClient { number, world: inner, clock, options, task, views, links }.run();
         })
     }
 
@@ -147,6 +152,11 @@ impl SimClient {
     }
 
     fn operate(&mut self, session: &mut Session) -> Result<(), Error> {
+        if let Some(links) = self.world.swarm.links
+            && self.draw(100) < links.percent
+        {
+            return self.use_links(session, links);
+        }
         let places = &self.world.swarm.places;
         if places.trees > 0 && self.draw(100) < places.percent {
             return self.use_tree(session);
@@ -271,6 +281,9 @@ impl SimClient {
     /// The number that was found in a register.
     fn number_of(&self, key: Register, value: Option<&[u8]>) -> Option<i64> {
         let value = value?;
+        if let Some(HashName::Links(_)) = key.hash {
+            return self.target_number(value);
+        }
         let number = decode(key, value, self.world.swarm.lengths_of(key));
         if number.is_none() {
             let seen = format!("client {} read of {key}: {value:02x?}", self.number);

@@ -83,6 +83,7 @@ impl SimClient {
         hashes.values().for_each(|view| probes.add_hash(&view.events()));
         self.views.sets.clear();
         self.views.lists.clear();
+        self.views.hubs.clear();
     }
 
     fn has_view(&self, tree: u32) -> bool {

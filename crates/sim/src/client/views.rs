@@ -16,6 +16,8 @@ pub(super) struct Views {
     pub sets: BTreeMap<HashName, OpenSet>,
     /// The same of lists, by their numbers.
     pub lists: BTreeMap<u8, OpenList>,
+    /// The same of lists of links.
+    pub hubs: BTreeMap<u64, OpenList>,
     /// Changes whose outcome is unknown.
     pub unknown: Vec<Act>,
 }

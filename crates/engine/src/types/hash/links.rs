@@ -54,6 +54,10 @@ pub(super) fn mend<J: Journal>(
             (part.expect("the field is there").slot.slot, 0)
         }
     };
+    if !kind_of(&store.owner, slot).has_links() {
+        // It came from another arena, and has no room for hints until it is written anew.
+        return Reply::number(0);
+    }
     let hint = Linked::of(record_value(&store.owner, slot)).map_or(0, |of| of.hint(number));
     let Some(new) = store.mended(on.hash.database(), &target, hint) else {
         return Reply::number(0);

@@ -3,7 +3,7 @@
 use super::held::{Held, Lists, packed_of};
 use crate::store::Store;
 use crate::types::object::On;
-use remora_arena::{Journal, set_hint};
+use remora_arena::{Journal, kind_of, set_hint};
 use remora_layout::chain::{Entry, begins_with_link, encoded};
 use remora_protocol::Reply;
 
@@ -17,6 +17,12 @@ impl Lists {
         target: &[u8],
     ) -> Reply<'static> {
         let Some(held) = held.filter(|_| store.may_mend(on.now)) else { return Reply::number(0) };
+        if let Held::Whole(found) = held
+            && !kind_of(&store.owner, found.slot.slot).has_links()
+        {
+            // It came from another arena, and has no room for hints until it is written anew.
+            return Reply::number(0);
+        }
         let whole = match held {
             Held::Whole(found) => packed_of(store, found).into_owned(),
             Held::Chain(_) => Vec::new(),
