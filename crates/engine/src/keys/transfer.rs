@@ -8,7 +8,7 @@
 
 use super::remove;
 use crate::store::{New, Now, Store};
-use crate::types::object::On;
+use crate::types::object::{On, Types};
 use remora_arena::{ArenaFull, Journal};
 use remora_index::hash::record_field;
 use remora_layout::database::Database;
@@ -29,7 +29,7 @@ pub(crate) struct Target<'a> {
 }
 
 pub(crate) fn transfer<J: Journal>(
-    store: &mut Store<J>,
+    (store, types): (&mut Store<J>, &Types<J>),
     (key, hash): (&[u8], KeyHash),
     target: Target<'_>,
     now: Now,
@@ -44,7 +44,8 @@ pub(crate) fn transfer<J: Journal>(
         Status::Ok => {
             let parsed = Dumped::parse(&dumped).expect("just made");
             store.making_room.source = store.found(key, hash).map(|found| found.slot.slot);
-            let given = give(store, (to, store.hash(database, to)), parsed, replaces, now);
+            let to = (to, store.hash(database, to));
+            let given = give((store, types), to, parsed, replaces, now);
             store.making_room.source = None;
             given
         }
@@ -97,13 +98,13 @@ fn dump_into<J: Journal>(
 }
 
 pub(crate) fn restore<J: Journal>(
-    store: &mut Store<J>,
+    at: (&mut Store<J>, &Types<J>),
     (key, hash): (&[u8], KeyHash),
     dumped: Dumped<'_>,
     replaces: bool,
     now: Now,
 ) -> Reply<'static> {
-    match give(store, (key, hash), dumped, replaces, now) {
+    match give(at, (key, hash), dumped, replaces, now) {
         Ok(done) => Reply::number(done.into()),
         Err(status) => Reply::status(status),
     }
@@ -112,7 +113,7 @@ pub(crate) fn restore<J: Journal>(
 /// Stores a dumped value at a key. Returns whether it did: it replaces a key only if that is
 /// allowed.
 fn give<J: Journal>(
-    store: &mut Store<J>,
+    (store, types): (&mut Store<J>, &Types<J>),
     (key, hash): (&[u8], KeyHash),
     dumped: Dumped<'_>,
     replaces: bool,
@@ -126,6 +127,9 @@ fn give<J: Journal>(
         return Ok(false);
     }
     let Dumped { kind, value, expires_at_ms, .. } = dumped;
+    let of = types.get(kind.of_type());
+    let with_hints = of.and_then(|of| of.with_hints(store, On { key, hash, now }, value));
+    let (kind, value) = with_hints.as_ref().map_or((kind, value), |(kind, value)| (*kind, value));
     let new = New { key, hash, kind, value, expires_at_ms };
     let entry = Command::Restore { key, dumped, replaces: true };
     match store.put_as(new, found, &entry, now) {

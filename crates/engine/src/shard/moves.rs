@@ -31,13 +31,13 @@ pub(super) fn execute<'s, J: Journal>(
         }
         Command::Transfer { key, to, database, replaces, keeps } => {
             let target = Target { to, database, replaces, keeps };
-            keys::transfer(store, (key, hash), target, now)
+            keys::transfer((store, types), (key, hash), target, now)
         }
         Command::Restore { dumped, .. } if !is_whole(types, dumped.kind) => {
             Reply::status(Status::Malformed)
         }
         Command::Restore { key, dumped, replaces } => {
-            keys::restore(store, (key, hash), dumped, replaces, now)
+            keys::restore((store, types), (key, hash), dumped, replaces, now)
         }
         Command::DelDumped { key, dump } => keys::del_dumped(store, (key, hash), dump, now),
         Command::EndDump { dump, .. } => {

@@ -318,6 +318,12 @@ pub(crate) trait Type<J: Journal>: Send {
         false
     }
 
+    /// The kind and value of the record for a small object that came from elsewhere, with room for the hints
+    /// of its links, and hints of what is there already; `None` if it has no links.
+    fn with_hints(&self, _store: &Store<J>, _on: On<'_>, _value: &[u8]) -> Option<(Kind, Vec<u8>)> {
+        None
+    }
+
     /// Compares an object's parts. Returns the bytes of its slots, without its root record's.
     ///
     /// # Errors

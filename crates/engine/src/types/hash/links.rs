@@ -6,14 +6,33 @@ use crate::store::{Found, Store};
 use crate::types::object::On;
 use remora_arena::{Journal, kind_of, set_hint};
 use remora_index::hash::record_value;
-use remora_layout::link::Linked;
-use remora_layout::packed;
+use remora_layout::kind::Kind;
+use remora_layout::link::{self, Linked, MAX_LINKS};
+use remora_layout::packed::{self, Field};
+use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Reply};
 
 /// Which of the links in its record a field of a hash that lies whole in it is.
 fn number_in(packed: &[u8], name: &[u8]) -> Option<usize> {
     packed::fields(packed).filter(|(_, field)| field.is_link).position(|(other, _)| other == name)
+}
+
+/// A record's kind and value for packed fields of which some are links.
+pub(super) fn with_hints<J: Journal>(
+    store: &Store<J>,
+    on: On<'_>,
+    packed: &[u8],
+) -> Option<(Kind, Vec<u8>)> {
+    let links = packed::fields(packed).filter(|(_, field)| field.is_link);
+    let hint = |(_, field): (&[u8], Field<'_>)| store.hint_of(on.hash.database(), field.value);
+    let hints: Vec<u64> = links.map(hint).take(MAX_LINKS + 1).collect();
+    // Nobody writes more links than that; a record that came with them has no hints.
+    let mut value = Vec::new();
+    (1..=MAX_LINKS).contains(&hints.len()).then(|| {
+        link::make(&mut value, RECORD_HEADER_BYTES + on.key.len(), packed, &hints);
+        (Kind::HASH.whole().linked(), value)
+    })
 }
 
 /// The hint of a link in the record of a hash that lies whole in it; 0 without one to this key.
@@ -55,7 +74,7 @@ pub(super) fn mend<J: Journal>(
         }
     };
     if !kind_of(&store.owner, slot).has_links() {
-        // It came from another arena, and has no room for hints until it is written anew.
+        // Restored with more links than one value has room for.
         return Reply::number(0);
     }
     let hint = Linked::of(record_value(&store.owner, slot)).map_or(0, |of| of.hint(number));

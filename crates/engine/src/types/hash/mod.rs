@@ -145,6 +145,10 @@ impl<J: Journal> Type<J> for Hashes {
         true
     }
 
+    fn with_hints(&self, store: &Store<J>, on: On<'_>, value: &[u8]) -> Option<(Kind, Vec<u8>)> {
+        links::with_hints(store, on, value)
+    }
+
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
         store.parts.audit(&store.owner, &store.slots, Kind::HASH_FIELD)
     }

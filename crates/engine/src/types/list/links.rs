@@ -5,7 +5,29 @@ use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::{Journal, kind_of, set_hint};
 use remora_layout::chain::{Entry, begins_with_link, encoded};
+use remora_layout::kind::Kind;
+use remora_layout::link::{self, MAX_LINKS};
+use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_protocol::Reply;
+
+/// A record's kind and value for entries of which some are links, all without hints.
+pub(super) fn with_hints<J: Journal>(
+    store: &Store<J>,
+    on: On<'_>,
+    entries: &[u8],
+) -> Option<(Kind, Vec<u8>)> {
+    let links = encoded(entries).filter_map(|one| match Entry::split(one) {
+        Some((Entry::Link { key, .. }, _)) => Some(store.hint_of(on.hash.database(), key)),
+        _ => None,
+    });
+    let hints: Vec<u64> = links.take(MAX_LINKS + 1).collect();
+    // Nobody writes more links than that; a record that came with them has no hints.
+    let mut value = Vec::new();
+    (1..=MAX_LINKS).contains(&hints.len()).then(|| {
+        link::make(&mut value, RECORD_HEADER_BYTES + on.key.len(), entries, &hints);
+        (Kind::LIST.whole().linked(), value)
+    })
+}
 
 impl Lists {
     /// Mends the hint of a link, if the element of this index is one to that key.
@@ -20,7 +42,7 @@ impl Lists {
         if let Held::Whole(found) = held
             && !kind_of(&store.owner, found.slot.slot).has_links()
         {
-            // It came from another arena, and has no room for hints until it is written anew.
+            // Restored with more links than one value has room for.
             return Reply::number(0);
         }
         let whole = match held {

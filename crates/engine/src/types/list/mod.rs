@@ -220,6 +220,10 @@ impl<J: Journal> Type<J> for Lists {
         true
     }
 
+    fn with_hints(&self, store: &Store<J>, on: On<'_>, value: &[u8]) -> Option<(Kind, Vec<u8>)> {
+        links::with_hints(store, on, value)
+    }
+
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
         self.audit_all(store)
     }
