@@ -222,14 +222,17 @@ impl Run<'_> {
         for _ in 0..self.args.clients {
             let mut fetcher = self.fetcher()?;
             // Once is enough, but for links that had no hint when they were set: an owner mends only
-            // so many in a second.
+            // so many in a second. Those of an item that was asked for have none that this session knows.
+            let mut before = u64::MAX;
             for _ in 0..if self.args.cold { 0 } else { WARM_UPS } {
                 let mut meter = Meter::start(1, None)?;
                 Search::new(graph, source, 1, self.args.batch).run(&mut fetcher, &mut meter)?;
-                match fetcher.take_unmended() {
-                    0 => break,
-                    links => note(&format!("warming up: {links} links without a good hint")),
+                let links = fetcher.take_unmended();
+                if links == 0 || links >= before {
+                    break;
                 }
+                before = links;
+                note(&format!("warming up: {links} links without a good hint"));
                 std::thread::sleep(MENDING);
             }
             fetchers.push(fetcher);
