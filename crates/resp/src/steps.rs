@@ -43,11 +43,6 @@ pub struct Apart<'a> {
     pub after_wait: Box<dyn AfterWait>,
 }
 
-/// The parts of an operation on two keys that may wait; `None` if it is none.
-pub fn apart(request: Request<'_>) -> Option<Apart<'_>> {
-    crate::commands::apart(request)
-}
-
 /// A key of such an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepKey {

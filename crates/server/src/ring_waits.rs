@@ -18,7 +18,8 @@ use remora_engine::Served;
 use remora_frontend::{Job, JointOrder, Order, OwnedReply, PARKED, Token};
 use remora_protocol::message::Status;
 use remora_protocol::{Claim, Command, Items};
-use remora_resp::steps::{StepKey, apart};
+use remora_resp::commands::apart;
+use remora_resp::steps::StepKey;
 use std::collections::BTreeMap;
 
 /// The numbers of these requests have this bit, those of connections do not.

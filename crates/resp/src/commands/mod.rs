@@ -21,7 +21,7 @@ pub mod strings;
 pub mod subscribe;
 pub mod wait;
 
-pub(crate) use list::blocking::apart;
+pub use list::blocking::apart;
 
 use crate::spec::CommandSpec;
 

@@ -19,7 +19,7 @@ use remora_layout::limits::{
 };
 use remora_protocol::message::{HAS_VALUE, MORE, Status};
 use remora_protocol::{Claim, Command, Reply};
-use remora_resp::steps::apart;
+use remora_resp::commands::apart;
 
 /// An encoded command that waits for its key.
 struct ForKey<'a> {

@@ -2,6 +2,7 @@
 //! leads to is a read of the target, which is judged as any other read of it. So a chase gives what the
 //! target holds at some moment within the call.
 
+use super::views::KeptLink;
 use super::{MS, SimClient, is_open};
 use crate::check::keys::{If, KeyOp, Value, said_of_each};
 use crate::history::Begun;
@@ -25,15 +26,6 @@ const MOST_ELEMENTS: i64 = 300;
 const KEPT_OF_A_LOOK: u64 = 3;
 /// Links that one call reports to their owners.
 const MENDED_AT_ONCE: usize = 16;
-
-/// A link that was read.
-#[derive(Clone)]
-pub(super) struct KeptLink {
-    link: Link,
-    target: Target,
-    /// The server's incarnation then.
-    incarnation: Option<u64>,
-}
 
 impl SimClient {
     /// Operates on links.

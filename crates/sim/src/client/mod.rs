@@ -17,11 +17,10 @@ use crate::probes::Probe;
 use crate::tasks::Coroutines;
 use crate::values::{HashName, Register, decode};
 use crate::world::World;
-use key_links::KeptLink;
 use remora_client_core::{Client, Error, Got, Options, Path, ServedBy, Session};
 use remora_fabric::sim::Tasks;
 use std::rc::Rc;
-use views::Views;
+use views::{KeptLink, Views};
 
 const MS: u64 = 1_000_000;
 

@@ -1,9 +1,19 @@
 //! A client's open views for one connection.
 
 use crate::check::places::Act;
+use crate::key_links::Target;
 use crate::values::HashName;
-use remora_client_core::{OpenHash, OpenList, OpenSet, OpenTree};
+use remora_client_core::{Link, OpenHash, OpenList, OpenSet, OpenTree};
 use std::collections::BTreeMap;
+
+/// A link that was read.
+#[derive(Clone)]
+pub(super) struct KeptLink {
+    pub link: Link,
+    pub target: Target,
+    /// The server's incarnation then.
+    pub incarnation: Option<u64>,
+}
 
 /// A client's views of trees and hashes for one connection.
 #[derive(Default)]

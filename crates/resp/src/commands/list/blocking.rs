@@ -217,8 +217,8 @@ static POPPED_PUSHED: ObjectReply = ObjectReply::new("brpoplpush", Shape::Own(wr
 static POPPED_PUSHED_AT_ONCE: ObjectReply =
     ObjectReply::new("brpoplpush", Shape::Own(write_moved_at_once));
 
-/// As [`crate::steps::apart`].
-pub(crate) fn apart(request: On<'_>) -> Option<Apart<'_>> {
+/// The parts of an operation on two keys that may wait; `None` if it is none.
+pub fn apart(request: On<'_>) -> Option<Apart<'_>> {
     let On::List(ListCommand::Move { from, to: side, other }) = request else { return None };
     let after_wait = Box::new(MoveAfterWait(from, side));
     Some(Apart { look: MoveElement::look(from), to: other, after_wait })
