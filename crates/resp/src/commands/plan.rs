@@ -26,7 +26,8 @@ const PLAN_RUN: CommandSpec = CommandSpec {
     notes: "The words of starts, steps and limits are in docs/plans.md. The reply is an array of rows, each an \
 array of columns. With EXPLAIN it is a map, which also has counts and the limit that was reached. Without EXPLAIN a plan \
 that reaches a limit is an error, as rows are missing. The server runs it in turns; its keys may lie in any shard. In a \
-cluster it ends with MOVED where it comes to a key of another group.",
+cluster MOVED says where the key lies that it begins with, and it ends with CROSSSLOT where it comes to a key of another \
+group.",
     arguments: &[EXPLAIN, START, STEPS],
     parse: plan_run,
     ..CommandSpec::PLAIN
@@ -150,8 +151,9 @@ pub fn write_refused(out: &mut Vec<u8>, answer: ShardAnswer<'_>) {
     let text = match answer.status {
         Status::TryAgain => "TRYAGAIN the role of the server changed while the plan ran".into(),
         Status::TooLarge => "ERR the values that the plan looks at are too long".into(),
+        // Not MOVED, which would have to say where: clients would send the plan there.
         Status::OtherGroup => {
-            "MOVED the plan has come to a key of another group of the cluster".into()
+            "CROSSSLOT the plan has come to a key of another group of the cluster".into()
         }
         Status::Ok => {
             let outcome = answer.value.and_then(|value| OutcomeReader::new(value.to_vec()));
