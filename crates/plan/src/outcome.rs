@@ -56,6 +56,8 @@ pub enum Limit {
     Time,
     /// The window holds more than [`crate::limits::MAX_WINDOW_OBJECTS`]; there are no rows.
     Window,
+    /// [`crate::limits::MAX_NEAREST`] objects were looked at, and the conditions have dropped too many.
+    Nearest,
 }
 
 impl Limit {
@@ -68,6 +70,7 @@ impl Limit {
             Self::Remembered => "REMEMBERED",
             Self::Time => "MS",
             Self::Window => "WINDOW",
+            Self::Nearest => "NEAREST",
         }
     }
 }

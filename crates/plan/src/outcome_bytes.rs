@@ -6,7 +6,8 @@
 //! column    0                                  there is no such field
 //!           1 | word                           a value, or a key
 //!           2 | fields 4 | word, word ...      names and values
-//! limit     0 none, 1 VISITS, 2 ROWS, 3 BYTES, 4 REMEMBERED, 5 MS, 6 WINDOW
+//! limit     0 none, 1 VISITS, 2 ROWS, 3 BYTES, 4 REMEMBERED, 5 MS, 6 WINDOW,
+//!           7 NEAREST
 //! word      length 4 | bytes
 //! ```
 //! Numbers are little-endian. The counts are those of [`Explain`], in its order.
@@ -15,8 +16,15 @@ use crate::bytes::{Input, Out};
 use crate::outcome::{Column, Explain, Limit, Outcome, Skipped};
 
 /// Limits in the order of their numbers, from 1.
-const LIMITS: [Limit; 6] =
-    [Limit::Visits, Limit::Rows, Limit::Bytes, Limit::Remembered, Limit::Time, Limit::Window];
+const LIMITS: [Limit; 7] = [
+    Limit::Visits,
+    Limit::Rows,
+    Limit::Bytes,
+    Limit::Remembered,
+    Limit::Time,
+    Limit::Window,
+    Limit::Nearest,
+];
 
 const NIL: u8 = 0;
 const TEXT: u8 = 1;

@@ -299,6 +299,15 @@ impl Plan {
 }
 
 impl Start {
+    /// The key that the plan reads first: the first of the keys, the list or the tree.
+    pub fn first_key(&self) -> Option<&Bytes> {
+        match self {
+            Self::Keys(keys) => keys.first(),
+            Self::List { key, .. } => Some(key),
+            Self::Window { objects, .. } | Self::Nearest { objects, .. } => Some(&objects.tree),
+        }
+    }
+
     fn check(&self) -> Result<(), BadPlan> {
         match self {
             Self::Keys(keys) => {

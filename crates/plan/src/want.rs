@@ -118,6 +118,9 @@ pub enum Given {
         /// What the search goes on with; `None`: these were the last.
         next: Option<Bytes>,
     },
+    /// Objects of a search for the nearest: [`crate::limits::MAX_NEAREST`] came before, and no more are
+    /// looked at. There may be more.
+    NoMoreNearest,
     /// There is nothing of that key. Only its owner says so.
     Gone,
     /// The key holds something else.

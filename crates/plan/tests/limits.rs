@@ -124,6 +124,48 @@ fn a_window_beyond_its_bound_gives_no_rows() {
 }
 
 #[test]
+fn a_search_for_the_nearest_that_goes_no_further_ends_at_its_limit() {
+    // Of 1,999 objects all were looked at. Of 2,000 there may be more.
+    for (many, limit) in [(MAX_NEAREST - 1, None), (MAX_NEAREST, Some(Limit::Nearest))] {
+        let words = "FROM NEAREST tree 0 0 50 WHERE status = free GETKEY";
+        let mut run = Run::new(plan(words), 0, 7);
+        let mut given = 0;
+        while run.outcome().is_none() {
+            let Want::Objects { count, .. } = run.wants()[0] else { panic!("{:?}", run.wants()) };
+            if given == MAX_NEAREST {
+                assert!(run.give(0, Given::NoMoreNearest));
+                continue;
+            }
+            let piece = (many - given).min(count);
+            let object = |number: u32| Object {
+                id: format!("{number:08}").into_bytes().into(),
+                // Three are free.
+                fields: vec![(bytes("status"), bytes(if number < 3 { "free" } else { "busy" }))],
+            };
+            let objects = (given..given + piece).map(object).collect();
+            given += piece;
+            let next = (piece == count || given == MAX_NEAREST).then(|| bytes("more"));
+            assert!(run.give(0, Given::Objects { objects, next }));
+        }
+        let outcome = run.outcome().unwrap();
+        assert_eq!((outcome.limit, outcome.rows.len()), (limit, 3));
+        assert_eq!(outcome.explain.objects, u64::from(many));
+        let limit_read = Outcome::from_bytes(&outcome.to_bytes()).map(|outcome| outcome.limit);
+        assert_eq!(limit_read, Some(limit));
+    }
+    // Enough are found before.
+    let mut run = Run::new(plan("FROM NEAREST tree 0 0 1 GETKEY"), 0, 7);
+    let objects = vec![Object { id: bytes("1"), fields: Vec::new() }];
+    assert!(run.give(0, Given::Objects { objects, next: Some(bytes("more")) }));
+    assert_eq!(run.outcome().unwrap().limit, None);
+    // No other start knows that answer.
+    let mut run = Run::new(plan("FROM WINDOW tree 0 0 1 1 GETKEY"), 0, 7);
+    assert!(run.give(0, Given::NoMoreNearest));
+    let outcome = run.outcome().unwrap();
+    assert_eq!((outcome.limit, outcome.explain.skipped.other_type), (None, 1));
+}
+
+#[test]
 fn cycles_and_graphs_that_grow_with_each_level_end() {
     let ring = World::default()
         .hash("a", &[("one", link("a")), ("list", link("l")), ("name", plain("x"))])

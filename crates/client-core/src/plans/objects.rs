@@ -44,6 +44,9 @@ pub(super) fn search(
     let view = open.0.get_mut(tree).expect("it was just put there");
     let skip =
         next.as_ref().and_then(|next| (**next).try_into().ok()).map_or(0, u64::from_le_bytes);
+    if skip as usize >= MAX_NEAREST {
+        return Ok(Some(Given::NoMoreNearest));
+    }
     let wanted = (skip as usize).saturating_add(*count as usize).min(MAX_NEAREST);
     let query = match *area {
         Area::Window(window) => Query::Window { window, predicate: Predicate::Intersects },
@@ -67,7 +70,7 @@ pub(super) fn search(
         Area::Nearest(..) => ids.skip(skip as usize).collect(),
     };
     let is_nearest = matches!(area, Area::Nearest(..));
-    let goes_on = is_nearest && found.objects.len() >= wanted && wanted < MAX_NEAREST;
+    let goes_on = is_nearest && found.objects.len() >= wanted;
     let next = goes_on.then(|| (wanted as u64).to_le_bytes()[..].into());
     Ok(Some(Given::Objects { objects, next }))
 }

@@ -3,7 +3,7 @@
 use super::session::ClusterSession;
 use crate::error::{Error, Refusal};
 use remora_client_core as core;
-use remora_plan::{Plan, Start};
+use remora_plan::Plan;
 
 impl ClusterSession {
     /// Sets fields of a hash to links, as one change: [`Session::link_set`](crate::Session::link_set). The
@@ -131,11 +131,8 @@ impl ClusterSession {
     /// # }
     /// ```
     pub fn run_plan(&mut self, plan: &Plan) -> Result<core::PlanRun, Error> {
-        let key = match plan.start() {
-            Start::Keys(keys) => keys[0].clone(),
-            Start::List { key, .. } => key.clone(),
-            Start::Window { objects, .. } | Start::Nearest { objects, .. } => objects.tree.clone(),
-        };
+        // A plan that starts from keys has one.
+        let key = plan.start().first_key().cloned().unwrap_or_default();
         let run = self.at(&key, |session| match session.run_plan(plan) {
             Err(Error::Refused(Refusal::OtherGroup)) => {
                 // If the first key is of this group, a later one is not: no other server knows better.

@@ -55,6 +55,10 @@ impl Search {
     pub fn take(&mut self, row: Row, fetch: &mut Fetch, out: &mut dyn Output) -> Taken {
         match std::mem::take(fetch) {
             Fetch::Here(Given::Objects { objects, next }) => self.read(objects, next),
+            Fetch::Here(Given::NoMoreNearest) if matches!(self.area, Area::Nearest(..)) => {
+                out.push(Next::End(Limit::Nearest));
+                return Taken::Stop;
+            }
             Fetch::Here(other) => {
                 out.charge(&refusal(&other));
                 return Taken::Stop;

@@ -26,7 +26,8 @@ const PLAN_RUN: CommandSpec = CommandSpec {
     notes: "The words of starts, steps and limits are in docs/plans.md. The reply is an array of rows, each an \
 array of columns. With EXPLAIN it is a map, which also has counts and the limit that was reached. Without EXPLAIN a plan \
 that reaches a limit is an error, as rows are missing. The server runs it in turns; its keys may lie in any shard. In a \
-cluster it ends with MOVED where it comes to a key of another group.",
+cluster MOVED says where the key lies that it begins with, and it ends with CROSSSLOT where it comes to a key of another \
+group.",
     arguments: &[EXPLAIN, START, STEPS],
     parse: plan_run,
     ..CommandSpec::PLAIN
@@ -150,17 +151,17 @@ pub fn write_refused(out: &mut Vec<u8>, answer: ShardAnswer<'_>) {
     let text = match answer.status {
         Status::TryAgain => "TRYAGAIN the role of the server changed while the plan ran".into(),
         Status::TooLarge => "ERR the values that the plan looks at are too long".into(),
+        // Not MOVED, which would have to say where: clients would send the plan there.
         Status::OtherGroup => {
-            "MOVED the plan has come to a key of another group of the cluster".into()
+            "CROSSSLOT the plan has come to a key of another group of the cluster".into()
         }
         Status::Ok => {
             let outcome = answer.value.and_then(|value| OutcomeReader::new(value.to_vec()));
             let rows = outcome.as_ref().map_or(0, OutcomeReader::rows);
-            let limit = outcome.and_then(|outcome| outcome.limit()).map_or("", Limit::name);
-            format!(
-                "ERR the plan reached its limit {limit} behind {rows} rows: raise it by LIMIT, or say EXPLAIN to get these rows"
-            )
-            .into()
+            let limit = outcome.and_then(|outcome| outcome.limit());
+            let name = limit.map_or("", Limit::name);
+            let remedy = limit.map_or("", remedy);
+            format!("ERR the plan reached its limit {name} behind {rows} rows: {remedy}").into()
         }
         status => {
             status_error(status, "plan.run").unwrap_or_else(|| "ERR the plan was not run".into())
@@ -169,5 +170,57 @@ pub fn write_refused(out: &mut Vec<u8>, answer: ShardAnswer<'_>) {
     encode::error(out, &text);
 }
 
+/// What to do about a limit.
+const fn remedy(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Window => "ask for a smaller window",
+        Limit::Nearest => {
+            "ask for fewer objects, keep those that meet the conditions in a tree of their own, or say EXPLAIN to get these rows"
+        }
+        Limit::Visits | Limit::Rows | Limit::Bytes | Limit::Remembered | Limit::Time => {
+            "raise it by LIMIT, or say EXPLAIN to get these rows"
+        }
+    }
+}
+
 /// The commands.
 pub(super) const COMMANDS: &[CommandSpec] = &[PLAN_RUN];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_plan::Outcome;
+
+    fn refused(status: Status, limit: Option<Limit>) -> String {
+        let rows = vec![vec![Column::Nil]];
+        let outcome = Outcome { rows, limit, ..Outcome::default() }.to_bytes();
+        let value = (status == Status::Ok).then_some(&*outcome);
+        let mut out = Vec::new();
+        write_refused(&mut out, ShardAnswer { status, number: 0, value });
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_limit_that_limit_cannot_raise_says_what_to_do() {
+        let text = |limit| refused(Status::Ok, Some(limit));
+        let begin = |name| format!("-ERR the plan reached its limit {name} behind 1 rows: ");
+        for limit in [Limit::Visits, Limit::Rows, Limit::Bytes, Limit::Remembered, Limit::Time] {
+            let raise = "raise it by LIMIT, or say EXPLAIN to get these rows\r\n";
+            assert_eq!(text(limit), begin(limit.name()) + raise);
+        }
+        assert_eq!(text(Limit::Window), begin("WINDOW") + "ask for a smaller window\r\n");
+        let nearest = text(Limit::Nearest);
+        assert!(nearest.starts_with(&(begin("NEAREST") + "ask for fewer objects, ")), "{nearest}");
+        assert!(!nearest.contains("by LIMIT"), "{nearest}");
+    }
+
+    #[test]
+    fn a_key_of_another_group_is_no_redirection() {
+        // A client of a cluster reads MOVED and ASK as a slot and an address.
+        let text = refused(Status::OtherGroup, None);
+        assert!(
+            text.starts_with("-CROSSSLOT the plan has come to a key of another group"),
+            "{text}"
+        );
+    }
+}

@@ -10,6 +10,7 @@
 //!           5 LIST                               total 8 | the elements, as Items
 //!           6 OBJECTS                            next 8, 0 for none | for each object, as Items:
 //!                                                its id, and the values of the wanted fields
+//!           7 NO_MORE_NEAREST                    -
 //! ```
 
 use remora_layout::packed::Field;
@@ -27,10 +28,19 @@ pub enum What {
     All,
     List,
     Objects,
+    NoMoreNearest,
 }
 
-const ALL: [What; 7] =
-    [What::Gone, What::Other, What::Text, What::Named, What::All, What::List, What::Objects];
+const ALL: [What; 8] = [
+    What::Gone,
+    What::Other,
+    What::Text,
+    What::Named,
+    What::All,
+    What::List,
+    What::Objects,
+    What::NoMoreNearest,
+];
 
 /// Appends an answer with this body.
 pub fn push(answers: &mut Vec<u8>, what: What, body: &[&[u8]]) {
@@ -56,6 +66,7 @@ pub fn given(want: &Want, (what, body): (What, &[u8])) -> Option<Given> {
     Some(match (what, want) {
         (What::Gone, _) => Given::Gone,
         (What::Other, _) => Given::OtherType,
+        (What::NoMoreNearest, _) => Given::NoMoreNearest,
         (What::Text, _) => Given::Text(body.into()),
         (What::Named, Want::Item { fields: Fields::Some(names), .. }) => {
             let values = Items::parse(body)?.fields();

@@ -125,7 +125,7 @@ impl GeoLook {
             let by_distance = one.distance.total_cmp(&other.distance);
             by_distance.then_with(|| one.member.cmp(other.member))
         });
-        let goes_on = members.len() >= asked && asked < MAX_NEAREST;
+        let goes_on = members.len() >= asked;
         let ids = members.iter().take(asked).skip(self.skip).map(|member| member.member.into());
         Some((ids.collect(), if goes_on { asked as u64 } else { 0 }))
     }

@@ -285,6 +285,9 @@ impl LookWork {
             (Status::Ok, kind) => kind,
             (status, _) => return Err(status),
         };
+        if skip >= MAX_NEAREST {
+            return self.answer(What::NoMoreNearest, &[]);
+        }
         if kind == i64::from(Kind::GEO.0) {
             let look = GeoLook::new((key.clone(), hash), area, (skip, count));
             return Ok(Step::On(Doing::Geo(Box::new(look))));
@@ -294,7 +297,6 @@ impl LookWork {
         }
         let asked = skip.saturating_add(count).min(MAX_NEAREST);
         let (search, of) = match area {
-            Area::Nearest(..) if skip >= asked => return self.answer(What::Objects, &[&[0; 8]]),
             Area::Nearest(x, y) => {
                 let nearest = TreeCommand::Nearest { x, y, wanted: asked as u32 };
                 (nearest, Of::Nearest { skip, asked })
@@ -366,7 +368,7 @@ impl LookWork {
             }
             Of::Nearest { skip, asked } => {
                 let ids: Vec<_> = ids_of(found).collect();
-                let goes_on = ids.len() == asked && asked < MAX_NEAREST;
+                let goes_on = ids.len() == asked;
                 let next = if goes_on { asked as u64 } else { 0 };
                 self.found(ids.into_iter().skip(skip).collect(), next)
             }

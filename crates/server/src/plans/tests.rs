@@ -4,11 +4,14 @@ use super::*;
 use crate::large_jobs::LargeJobs;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
+use remora_layout::limits::MAX_NEAREST;
+use remora_layout::rect::Rect;
 use remora_plan::Column;
 use remora_plan::text;
 use remora_protocol::Command;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
+use remora_protocol::tree::{ObjectId, PutObject, TreeCommand};
 use remora_protocol::{Items, Request};
 
 const SHARDS: usize = 3;
@@ -72,6 +75,15 @@ impl World {
             key,
             ListCommand::Push { side: Side::Right, if_there: false, items }.request(),
         );
+    }
+
+    /// Objects along a line, from a point on.
+    fn places(&mut self, tree: &str, count: u64) {
+        for id in 1..=count {
+            let rect = Rect::point(id as f64 / 1_000.0, 0.0).unwrap();
+            let put = PutObject::new(ObjectId::Number(id), rect);
+            self.execute(tree, TreeCommand::Put(put).request());
+        }
     }
 
     fn begin(&mut self, id: u32, words: &str) {
@@ -281,6 +293,26 @@ fn values_too_long_for_one_answer_come_in_several() {
     let ended = world.run();
     assert_eq!(texts(&ended[0].1), vec![long; 20]);
     assert!(world.plans.counts().looks > 3);
+}
+
+#[test]
+fn a_search_for_the_nearest_beyond_its_bound_says_so() {
+    let mut world = World::new();
+    for (tree, count) in [("few", MAX_NEAREST as u64 - 1), ("many", MAX_NEAREST as u64 + 100)] {
+        world.places(tree, count);
+    }
+    // None of them has that field.
+    for (key, limit) in [("few", None), ("many", Some(Limit::Nearest))] {
+        world.begin(1, &format!("FROM NEAREST {key} 0 0 5 WHERE status = free GETKEY"));
+        let [(_, outcome)] = &world.run()[..] else { panic!("{key}: one plan") };
+        assert_eq!((outcome.limit, outcome.rows.len()), (limit, 0), "{key}");
+        let looked_at = outcome.explain.objects;
+        assert_eq!(looked_at, MAX_NEAREST as u64 - u64::from(limit.is_none()), "{key}");
+        // As many as that are no limit by themselves.
+        world.begin(2, &format!("FROM NEAREST {key} 0 0 {MAX_NEAREST} GETKEY"));
+        let [(_, outcome)] = &world.run()[..] else { panic!("{key}: one plan") };
+        assert_eq!((outcome.limit, outcome.rows.len() as u64), (None, looked_at), "{key}");
+    }
 }
 
 #[test]

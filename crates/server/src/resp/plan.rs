@@ -10,14 +10,19 @@ use super::key_steps::encoded;
 use super::plan_job::PlanJob;
 use crate::plans::Asker;
 use remora_frontend::{Question, Token, Waiting, What};
+use remora_layout::slot::slot_of;
 use remora_plan::Plan;
 use remora_protocol::Command;
+use remora_resp::cluster::Standing;
 use remora_resp::form::PlanForm;
 use remora_resp::{CommandError, ReplyForm};
 
 impl<H: Host> RespExecutor<H> {
     /// Begins a plan.
     pub(super) fn plan(&mut self, responder: &mut Responder, plan: Plan, form: PlanForm) {
+        if let Some(error) = self.begins_elsewhere(&plan) {
+            return responder.reply(|out, _| error.write(out));
+        }
         if self.host.plans().is_none() {
             return responder.reply(|out, _| CommandError::NoPlans.write(out));
         }
@@ -33,6 +38,14 @@ impl<H: Host> RespExecutor<H> {
         responder.wait(Waiting::all(ReplyForm::Plan(form), [asked]));
         let job = PlanJob { plan, database: self.database, busy };
         self.begin_plan(token, Box::new(job));
+    }
+
+    /// Why no server of this group runs a plan: the key that it begins with is of another one.
+    fn begins_elsewhere(&mut self, plan: &Plan) -> Option<CommandError> {
+        let slot = slot_of(plan.start().first_key()?);
+        // Plans have no words that are keys by their places, so replicas of the group answer them.
+        let standing = Standing { leads: !self.host.is_replica(), may_read: true, changes: false };
+        self.host.cluster()?.refusal(slot, standing)
     }
 
     /// Waits for the next busy shard, or begins the plan.
