@@ -324,6 +324,37 @@ fn what_is_bad_is_told_with_its_place_and_nothing_changes() {
 }
 
 #[test]
+fn a_source_that_became_empty_keeps_the_old_unless_it_is_allowed() {
+    let fixture = Fixture::new(&[]);
+    fixture.write(
+        "staff.toml",
+        "name = \"staff\"\n[[items]]\nkey = \"person:{id}\"\nfields = { version = \"version\" }\n",
+    );
+    // Where nothing was, nothing is lost.
+    fixture.write("staff.jsonl", "");
+    fixture.good("staff.jsonl --mapping staff.toml");
+    fixture.good("staff.jsonl --mapping staff.toml");
+    fixture.write("staff.jsonl", "{\"id\":1,\"version\":7}\n{\"id\":2,\"version\":7}\n");
+    fixture.good("staff.jsonl --mapping staff.toml");
+    let before = fixture.keys();
+    for empty in ["staff.jsonl", "staff.csv"] {
+        fixture.write(empty, if empty == "staff.csv" { "id,version\n" } else { "\n\n" });
+        let why = "the source has no rows, and generation 3 has 2 rows; --allow-empty";
+        fixture.fails(&format!("{empty} --mapping staff.toml"), 1, why);
+        let mut resp = fixture.resp();
+        assert_eq!(resp.call("HGET staff generation"), bulk("3"));
+        assert_eq!(resp.call("HGET staff@3:person:2 version"), bulk("7"));
+        let error = text(resp.call("HGET staff last_error"));
+        assert!(error.contains(why), "{error}");
+        assert_eq!(fixture.keys(), before);
+    }
+    let told = fixture.good("staff.jsonl --mapping staff.toml --allow-empty");
+    assert!(told.out.contains("generation 6: 0 items"), "{}", told.out);
+    assert_eq!(fixture.keys(), ["staff", "staff@6", "{staff}@last"]);
+    assert_eq!(fixture.resp().call("HEXISTS staff last_error"), Value::Integer(0));
+}
+
+#[test]
 fn a_server_whose_memory_is_full_keeps_the_old() {
     let fixture = Fixture::new(&["--max-memory=8MiB"]);
     fixture.write("staff.toml", PEOPLE);

@@ -49,6 +49,9 @@ pub struct LoadArgs {
     /// How long readers may stay in an old generation before it is removed.
     #[arg(long, value_name = "MS", default_value_t = 5000)]
     pub grace_ms: u64,
+    /// Takes a source without rows although the present generation has some. Else such a load fails.
+    #[arg(long)]
+    pub allow_empty: bool,
     /// Reads the source, shows what would be written, and tells all bad rows. Needs no server.
     #[arg(long, conflicts_with = "every")]
     pub dry_run: bool,
@@ -77,6 +80,7 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<()> {
         mapping: &mapping,
         server: &args.server,
         grace: Duration::from_millis(args.grace_ms.max(READ_LEASE_MS)),
+        allow_empty: args.allow_empty,
     };
     match args.every {
         None => print(&job.run()?, args.json),
