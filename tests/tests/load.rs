@@ -324,6 +324,30 @@ fn what_is_bad_is_told_with_its_place_and_nothing_changes() {
 }
 
 #[test]
+fn a_misspelled_member_is_told_and_nothing_is_loaded() {
+    let fixture = Fixture::new(&[]);
+    let mapping = |column: &str| {
+        format!(
+            "name = \"staff\"\n[[items]]\nkey = \"person:{{id}}\"\nfields = {{ name = \"{column}\" }}\n"
+        )
+    };
+    fixture.write("good.toml", mapping("name"));
+    fixture.write("bad.toml", mapping("nmae"));
+    fixture.write("staff.jsonl", "{\"id\":1}\n{\"id\":2,\"name\":\"Ada\"}\n");
+    fixture.good("staff.jsonl --mapping good.toml");
+    let before = fixture.keys();
+    let why = "staff.jsonl: no row has the member nmae, but id, name";
+    fixture.fails("staff.jsonl --mapping bad.toml", 1, why);
+    assert_eq!(fixture.keys(), before);
+    let mut resp = fixture.resp();
+    assert_eq!(resp.call("HGET staff@1:person:2 name"), bulk("Ada"));
+    let error = text(resp.call("HGET staff last_error"));
+    assert!(error.contains(why), "{error}");
+    fixture.fails("staff.jsonl --mapping bad.toml --dry-run", 1, why);
+    fixture.good("staff.jsonl --mapping good.toml --dry-run");
+}
+
+#[test]
 fn a_source_that_became_empty_keeps_the_old_unless_it_is_allowed() {
     let fixture = Fixture::new(&[]);
     fixture.write(

@@ -101,10 +101,12 @@ fn dry_run(args: &LoadArgs, mapping: &Mapping) -> anyhow::Result<()> {
             mapping.name, counts.items, counts.links, counts.elements, found.rows
         )?;
     }
-    if found.bad > 0 {
-        bail!("{} rows are bad", found.bad);
+    match (found.bad, found.lacking) {
+        (0, 0) => Ok(()),
+        (0, lacking) => bail!("{lacking} tables lack columns"),
+        (bad, 0) => bail!("{bad} rows are bad"),
+        (bad, lacking) => bail!("{bad} rows are bad, and {lacking} tables lack columns"),
     }
-    Ok(())
 }
 
 /// Loads again and again. What cannot get better ends it.
