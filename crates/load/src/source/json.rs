@@ -160,6 +160,22 @@ fn member<'a>(members: &Members<'a>, name: &str) -> Result<Cell<'a>, &'static st
     }
 }
 
+/// The texts of the elements of a JSON array.
+///
+/// # Errors
+/// It is none, or an element is null, an array or an object.
+pub fn array(text: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, &'static str> {
+    const NONE: &str = "it is no JSON array";
+    if !text.trim_ascii_start().starts_with(b"[") {
+        return Err(NONE);
+    }
+    let value: &RawValue = serde_json::from_slice(text).map_err(|_| NONE)?;
+    match value_cell(value)? {
+        Cell::Array(texts) => Ok(texts),
+        _ => Err(NONE),
+    }
+}
+
 fn value_cell<'a>(value: &'a RawValue) -> Result<Cell<'a>, &'static str> {
     let text = value.get();
     match text.as_bytes()[0] {
@@ -251,7 +267,6 @@ mod tests {
         assert_eq!(taken.rows, ["2: 1"]);
         assert_eq!(taken.bad.len(), 1);
     }
-}
 
     /// What is wrong with these lines in a table with these columns.
     fn told(lines: &str, columns: &[&str]) -> Option<String> {
@@ -288,3 +303,4 @@ mod tests {
         assert!(told.contains("0019") && !told.contains("0020"), "{told}");
         assert!(told.len() < 1000, "{told}");
     }
+}

@@ -11,7 +11,7 @@ use crate::mapping::{Mapping, TableMapping};
 use crate::row::Rows;
 use file::Files;
 use indicatif::ProgressBar;
-pub use json::NoSuchMember;
+pub use json::{NoSuchMember, array};
 use place::Place;
 use postgres::Database;
 use std::path::Path;
