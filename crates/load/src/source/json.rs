@@ -243,7 +243,7 @@ mod tests {
             r#"{"tags":[[1]]}"#,
             r#"{"tags":[null]}"#,
             r#"{"id":"\ud800"}"#,
-            r#"{"id":5}"#,
+            r#"{"id":5,"at":{"city":null}}"#,
         ];
         let taken = taken(&lines.join("\n"));
         assert_eq!(taken.rows, ["8: 5|-|-"]);
