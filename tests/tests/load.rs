@@ -324,6 +324,61 @@ fn what_is_bad_is_told_with_its_place_and_nothing_changes() {
 }
 
 #[test]
+fn a_misspelled_member_is_told_and_nothing_is_loaded() {
+    let fixture = Fixture::new(&[]);
+    let mapping = |column: &str| {
+        format!(
+            "name = \"staff\"\n[[items]]\nkey = \"person:{{id}}\"\nfields = {{ name = \"{column}\" }}\n"
+        )
+    };
+    fixture.write("good.toml", mapping("name"));
+    fixture.write("bad.toml", mapping("nmae"));
+    fixture.write("staff.jsonl", "{\"id\":1}\n{\"id\":2,\"name\":\"Ada\"}\n");
+    fixture.good("staff.jsonl --mapping good.toml");
+    let before = fixture.keys();
+    let why = "staff.jsonl: no row has the member nmae, but id, name";
+    fixture.fails("staff.jsonl --mapping bad.toml", 1, why);
+    assert_eq!(fixture.keys(), before);
+    let mut resp = fixture.resp();
+    assert_eq!(resp.call("HGET staff@1:person:2 name"), bulk("Ada"));
+    let error = text(resp.call("HGET staff last_error"));
+    assert!(error.contains(why), "{error}");
+    fixture.fails("staff.jsonl --mapping bad.toml --dry-run", 1, why);
+    fixture.good("staff.jsonl --mapping good.toml --dry-run");
+}
+
+#[test]
+fn a_source_that_became_empty_keeps_the_old_unless_it_is_allowed() {
+    let fixture = Fixture::new(&[]);
+    fixture.write(
+        "staff.toml",
+        "name = \"staff\"\n[[items]]\nkey = \"person:{id}\"\nfields = { version = \"version\" }\n",
+    );
+    // Where nothing was, nothing is lost.
+    fixture.write("staff.jsonl", "");
+    fixture.good("staff.jsonl --mapping staff.toml");
+    fixture.good("staff.jsonl --mapping staff.toml");
+    fixture.write("staff.jsonl", "{\"id\":1,\"version\":7}\n{\"id\":2,\"version\":7}\n");
+    fixture.good("staff.jsonl --mapping staff.toml");
+    let before = fixture.keys();
+    for empty in ["staff.jsonl", "staff.csv"] {
+        fixture.write(empty, if empty == "staff.csv" { "id,version\n" } else { "\n\n" });
+        let why = "the source has no rows, and generation 3 has 2 rows; --allow-empty";
+        fixture.fails(&format!("{empty} --mapping staff.toml"), 1, why);
+        let mut resp = fixture.resp();
+        assert_eq!(resp.call("HGET staff generation"), bulk("3"));
+        assert_eq!(resp.call("HGET staff@3:person:2 version"), bulk("7"));
+        let error = text(resp.call("HGET staff last_error"));
+        assert!(error.contains(why), "{error}");
+        assert_eq!(fixture.keys(), before);
+    }
+    let told = fixture.good("staff.jsonl --mapping staff.toml --allow-empty");
+    assert!(told.out.contains("generation 6: 0 items"), "{}", told.out);
+    assert_eq!(fixture.keys(), ["staff", "staff@6", "{staff}@last"]);
+    assert_eq!(fixture.resp().call("HEXISTS staff last_error"), Value::Integer(0));
+}
+
+#[test]
 fn a_server_whose_memory_is_full_keeps_the_old() {
     let fixture = Fixture::new(&["--max-memory=8MiB"]);
     fixture.write("staff.toml", PEOPLE);
@@ -554,6 +609,7 @@ const SHOP: &str = r#"
     name = "shop"
     [queries]
     big = "SELECT o.id, o.buyer, sum(w.price) AS total FROM orders o JOIN wares w ON w.id = o.ware GROUP BY 1, 2;"
+    tagged = "SELECT id, to_json(tags) AS tags FROM wares"
     [[items]]
     from = "buyers"
     key = "buyer:{id}"
@@ -568,14 +624,19 @@ const SHOP: &str = r#"
     from = "public.orders"
     key = "buyer:{buyer}:orders"
     link = "order:{id}"
+    [[lists]]
+    from = "tagged"
+    key = "ware:{id}:tags"
+    link = "tag:{tags}"
+    each = "tags"
 "#;
 
 const SHOP_TABLES: &str = r#"
     CREATE TABLE buyers (id int PRIMARY KEY, "Full ""name""" text, paid bool);
-    CREATE TABLE wares (id int PRIMARY KEY, price numeric(8, 2));
+    CREATE TABLE wares (id int PRIMARY KEY, price numeric(8, 2), tags text[]);
     CREATE TABLE orders (id bigint PRIMARY KEY, buyer int REFERENCES buyers, ware int REFERENCES wares);
     INSERT INTO buyers SELECT n, 'name' || chr(9) || n, n % 2 = 0 FROM generate_series(1, 100) n;
-    INSERT INTO wares SELECT n, n + 0.5 FROM generate_series(1, 10) n;
+    INSERT INTO wares SELECT n, n + 0.5, CASE WHEN n > 1 THEN ARRAY['new', 'a "' || n || '"'] END FROM generate_series(1, 10) n;
     INSERT INTO orders SELECT n, NULLIF(n % 101, 0), n % 10 + 1 FROM generate_series(1, 5000) n;
 "#;
 
@@ -590,7 +651,7 @@ fn tables_and_queries_of_postgresql_become_items_links_and_lists() {
     fixture.write("shop.toml", SHOP);
     let load = format!("{} --mapping shop.toml", database.socket_url());
     let told = fixture.good(&load);
-    assert!(told.out.contains("from 10100 rows"), "{}", told.out);
+    assert!(told.out.contains("from 10110 rows"), "{}", told.out);
     let mut resp = fixture.resp();
     assert_eq!(resp.call("HMGET shop@1:buyer:2 name paid"), list(&["name\t2", "1"]));
     assert_eq!(resp.call("HGET shop@1:order:12 total"), bulk("3.50"));
@@ -598,6 +659,10 @@ fn tables_and_queries_of_postgresql_become_items_links_and_lists() {
     assert_eq!(resp.call("LINK.GET shop@1:order:101 buyer"), Value::Array(vec![Value::Null]));
     let orders = resp.call("LRANGE shop@1:buyer:2:orders 0 1");
     assert_eq!(orders, list(&["shop@1:order:2", "shop@1:order:103"]));
+
+    let tags = resp.call("LRANGE shop@1:ware:7:tags 0 -1");
+    assert_eq!(tags, list(&["shop@1:tag:new", "shop@1:tag:a \"7\""]));
+    assert_eq!(resp.call("EXISTS shop@1:ware:1:tags"), Value::Integer(0));
 
     // Passwords: none, a wrong one, from the environment, from a file, and none on the command line.
     let over_tcp = format!("{} --mapping shop.toml", database.url());

@@ -4,6 +4,7 @@ use crate::mapping::{
     FieldMapping, ItemMapping, ListMapping, NoKey, TableMapping, Template, ValueKind,
 };
 use crate::row::{Cell, Position};
+use crate::source::array;
 use remora_layout::limits::MAX_KEY_BYTES;
 use std::borrow::Cow;
 use std::fmt;
@@ -200,9 +201,11 @@ fn elements(
         Some(cell) => match &cells[cell] {
             Cell::Missing => Ok(()),
             Cell::Array(texts) => texts.iter().try_for_each(|text| push(Some((cell, &**text)))),
-            Cell::Text(_) => {
-                Err(NotWritten::Bad(Position::Cell(cell), "it is no array".to_owned()))
-            }
+            // CSV and PostgreSQL have arrays as texts only.
+            Cell::Text(text) => match array(text) {
+                Ok(texts) => texts.iter().try_for_each(|text| push(Some((cell, &**text)))),
+                Err(why) => Err(NotWritten::Bad(Position::Cell(cell), why.to_owned())),
+            },
         },
     }
 }
@@ -285,6 +288,10 @@ mod tests {
         for pass in [Pass::Fields, Pass::Links] {
             assert!(written(&row[..1], pass).unwrap().is_empty());
         }
+        // The text of an array counts as one.
+        let row = [("id", text("7")), ("wares", text(r#" ["a", 2] "#))];
+        let links = written(&row, Pass::Links).unwrap();
+        assert_eq!(links, ["push @1:order:7:goods @1:ware:a", "push @1:order:7:goods @1:ware:2"]);
     }
 
     #[test]
@@ -317,7 +324,15 @@ mod tests {
         }
         let told = written(&[("n", text("1"))], Pass::Fields).unwrap_err();
         assert_eq!(told, "id: it has no value, and a key needs one");
-        let told = written(&[id, ("wares", text("a"))], Pass::Links).unwrap_err();
-        assert_eq!(told, "wares: it is no array");
+        for (wares, why) in [
+            ("a", "it is no JSON array"),
+            ("{a,b}", "it is no JSON array"),
+            ("[1,", "it is no JSON array"),
+            ("7", "it is no JSON array"),
+            ("[null]", "an element is null"),
+        ] {
+            let told = written(&[id.clone(), ("wares", text(wares))], Pass::Links).unwrap_err();
+            assert_eq!(told, format!("wares: {why}"));
+        }
     }
 }

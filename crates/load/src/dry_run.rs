@@ -5,8 +5,8 @@ use crate::generation::Keys;
 use crate::load::{places, progress_bar};
 use crate::mapping::{Mapping, TableMapping};
 use crate::row::{Cell, Position, Rows};
-use crate::source::Source;
 use crate::source::place::Place;
+use crate::source::{NoSuchMember, Source};
 use crate::writer::Counts;
 use remora_command_line::note;
 use serde::Serialize;
@@ -23,6 +23,8 @@ pub struct Found {
     pub rows: u64,
     /// Rows, or lines, that are bad.
     pub bad: u64,
+    /// Tables of which no row has a column that the mapping names.
+    pub lacking: u64,
     /// What would be written.
     #[serde(flatten)]
     pub counts: Counts,
@@ -43,7 +45,13 @@ pub fn run(source: &str, mapping: &Mapping) -> anyhow::Result<Found> {
         let read = open.read(table, &bar, &mut looking);
         found = looking.found;
         bar.finish_and_clear();
-        read?;
+        match read {
+            Err(error) if error.is::<NoSuchMember>() => {
+                note(&format!("{error:#}"));
+                found.lacking += 1;
+            }
+            other => other?,
+        }
     }
     Ok(found)
 }

@@ -279,6 +279,16 @@ impl<'k> Generation<'k> {
         self.before
     }
 
+    /// The number of rows of the one before, if that is still known.
+    ///
+    /// # Errors
+    /// The server is away.
+    pub fn rows_before(&self, server: &mut Server) -> anyhow::Result<Option<u64>> {
+        let before = self.keys.generation(self.before);
+        let rows = server.ask_text(&[b"HGET", before.as_bytes(), b"rows"])?;
+        Ok(rows.and_then(|rows| rows.parse().ok()))
+    }
+
     /// Writes what is known of it, and moves the root to it by one change. All of it must be acknowledged.
     ///
     /// # Errors

@@ -49,6 +49,9 @@ pub struct LoadArgs {
     /// How long readers may stay in an old generation before it is removed.
     #[arg(long, value_name = "MS", default_value_t = 5000)]
     pub grace_ms: u64,
+    /// Takes a source without rows although the present generation has some. Else such a load fails.
+    #[arg(long)]
+    pub allow_empty: bool,
     /// Reads the source, shows what would be written, and tells all bad rows. Needs no server.
     #[arg(long, conflicts_with = "every")]
     pub dry_run: bool,
@@ -77,6 +80,7 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<()> {
         mapping: &mapping,
         server: &args.server,
         grace: Duration::from_millis(args.grace_ms.max(READ_LEASE_MS)),
+        allow_empty: args.allow_empty,
     };
     match args.every {
         None => print(&job.run()?, args.json),
@@ -97,10 +101,12 @@ fn dry_run(args: &LoadArgs, mapping: &Mapping) -> anyhow::Result<()> {
             mapping.name, counts.items, counts.links, counts.elements, found.rows
         )?;
     }
-    if found.bad > 0 {
-        bail!("{} rows are bad", found.bad);
+    match (found.bad, found.lacking) {
+        (0, 0) => Ok(()),
+        (0, lacking) => bail!("{lacking} tables lack columns"),
+        (bad, 0) => bail!("{bad} rows are bad"),
+        (bad, lacking) => bail!("{bad} rows are bad, and {lacking} tables lack columns"),
     }
-    Ok(())
 }
 
 /// Loads again and again. What cannot get better ends it.

@@ -28,6 +28,8 @@ pub struct Job<'a> {
     pub server: &'a str,
     /// So long readers may stay in an old generation.
     pub grace: Duration,
+    /// Whether a source without rows may take the place of a generation that has some.
+    pub allow_empty: bool,
 }
 
 /// A load that is done.
@@ -52,8 +54,8 @@ impl Job<'_> {
     /// Loads a generation, moves the root to it, and removes older ones after the grace time.
     ///
     /// # Errors
-    /// The source or the server is away, a row is bad, the server refuses: the root stays where it was
-    /// and says it in its fields `last_error` and `failed_at`, if the server takes them.
+    /// The source or the server is away, a row is bad, there are no rows where some were, the server
+    /// refuses: the root stays where it was and says it in its fields `last_error` and `failed_at`, if the server takes them.
     pub fn run(&self) -> anyhow::Result<Loaded> {
         self.load().inspect_err(|error| {
             let keys = Keys::of(&self.mapping.name);
@@ -88,6 +90,9 @@ impl Job<'_> {
     ) -> anyhow::Result<Loaded> {
         let generation = Generation::begin(control, lock, keys, &self.mapping.root)?;
         let filled = self.fill(source, control, lock, &generation).and_then(|(rows, counts)| {
+            if rows == 0 && !self.allow_empty {
+                check_empty(control, &generation)?;
+            }
             let elapsed_s = began.elapsed().as_secs_f64();
             let known = [
                 ("rows", rows.to_string()),
@@ -158,6 +163,23 @@ impl Job<'_> {
         }
         Ok((rows?, filling.writer.counts()))
     }
+}
+
+/// Refuses a generation without rows in place of one that has some: a source that was cut off looks like that.
+fn check_empty(control: &mut Server, generation: &Generation<'_>) -> anyhow::Result<()> {
+    let before = generation.before();
+    if before == 0 {
+        return Ok(());
+    }
+    // Without a count, which an eviction may have taken, there may have been rows.
+    let rows = match generation.rows_before(control)? {
+        Some(0) => return Ok(()),
+        Some(rows) => format!("{rows} rows"),
+        None => "an unknown number of rows".to_owned(),
+    };
+    bail!(
+        "the source has no rows, and generation {before} has {rows}; --allow-empty loads it nevertheless"
+    )
 }
 
 /// Where the rows of each table are.

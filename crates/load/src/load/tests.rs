@@ -127,6 +127,7 @@ fn the_root_moves_when_all_writes_are_acknowledged() {
         mapping: &mapping,
         server: &server.address,
         grace: Duration::ZERO,
+        allow_empty: false,
     };
     let loaded = job.run().unwrap();
     assert_eq!((loaded.rows, loaded.counts.items, loaded.counts.links), (300, 300, 300));

@@ -1,5 +1,6 @@
 //! Files: found by the names of tables, opened, unpacked.
 
+use super::json::NoSuchMember;
 use super::place::Place;
 use super::{csv, json};
 use crate::mapping::{CsvForm, Mapping, TableMapping};
@@ -96,7 +97,7 @@ impl Files {
     /// Reads the file of a table.
     ///
     /// # Errors
-    /// It cannot be read, or what `rows` returns.
+    /// It cannot be read, what `rows` returns, or [`NoSuchMember`].
     pub fn read(
         &self,
         table: &TableMapping,
@@ -112,9 +113,14 @@ impl Files {
             }
         };
         // Errors of rows name the file themselves.
-        read.map_err(|error| match error.is::<std::io::Error>() || error.is::<::csv::Error>() {
-            true => error.context(format!("reading {}", file.path.display())),
-            false => error,
+        read.map_err(|error| {
+            if error.is::<std::io::Error>() || error.is::<::csv::Error>() {
+                error.context(format!("reading {}", file.path.display()))
+            } else if error.is::<NoSuchMember>() {
+                error.context(file.path.display().to_string())
+            } else {
+                error
+            }
         })
     }
 

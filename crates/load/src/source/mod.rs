@@ -11,6 +11,7 @@ use crate::mapping::{Mapping, TableMapping};
 use crate::row::Rows;
 use file::Files;
 use indicatif::ProgressBar;
+pub use json::{NoSuchMember, array};
 use place::Place;
 use postgres::Database;
 use std::path::Path;
@@ -43,7 +44,7 @@ impl Source {
     /// Reads a table from its start to its end.
     ///
     /// # Errors
-    /// The source is away, or what `rows` returns.
+    /// The source is away, what `rows` returns, or, at the end of a table, [`NoSuchMember`].
     pub fn read(
         &mut self,
         table: &TableMapping,
