@@ -128,5 +128,6 @@ mod bench_variants;
 mod crash;
 mod demo;
 mod doctor;
+mod explain;
 mod export_pbf;
 mod import_export;

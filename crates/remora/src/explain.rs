@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 use remora_client_core::{
     Counts, Explanation, OpenTree, Options, Path, Predicate, Query, Rect, Route, ServedBy, Session,
 };
-use remora_command_line::{Address, DEFAULT_SERVER, Policy, Transport, connect};
+use remora_command_line::{Address, DEFAULT_SERVER, Policy, Transport, connect, usage};
+use remora_plan::{Explain, Limit, Plan, Start, text};
 use serde::Serialize;
 use std::io::Write;
 
@@ -68,6 +69,14 @@ pub enum Operation {
         /// How many.
         count: usize,
     },
+    /// A plan over links and keys, in the words of PLAN.RUN: docs/plans.md. Flags stand in front of it
+    /// or behind it; if a word of it begins with a dash, behind -- only the plan.
+    #[command(allow_negative_numbers = true)]
+    Plan {
+        /// FROM, a start, steps and limits.
+        #[arg(required = true, value_name = "WORD")]
+        words: Vec<String>,
+    },
 }
 
 /// The results of one path's runs.
@@ -84,6 +93,9 @@ struct WayReport {
     round_trips: f64,
     bytes: f64,
     nodes: f64,
+    /// Only of a plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<PlanReport>,
     /// How old the oldest result may have been, ms; only from a replica, null if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     lag_ms: Option<Option<f64>>,
@@ -91,12 +103,29 @@ struct WayReport {
     last: String,
 }
 
+/// What the runs of a plan did, means for each run.
+#[derive(Debug, Serialize)]
+struct PlanReport {
+    /// Links and keys followed.
+    hops: f64,
+    /// Items, lists, elements and objects looked at.
+    visits: f64,
+    /// Batches of items that were fetched together.
+    batches: f64,
+    /// Hints that led to no record of their link's key; 0 where the server follows them.
+    stale_hints: f64,
+    /// Runs that reached a limit.
+    limited: u64,
+    /// The limit of the last of them, by its name in LIMIT.
+    limit: Option<&'static str>,
+}
+
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     policy: String,
     transport: &'static str,
-    /// The results of the last run: objects, or 1 for a key that exists.
+    /// The results of the last run: objects, rows of a plan, or 1 for a key that exists.
     results: usize,
     ways: Vec<WayReport>,
 }
@@ -106,13 +135,31 @@ struct Report {
 struct Seen {
     explanations: Vec<Explanation>,
     counts: Counts,
+    plan: Option<PlanSums>,
+}
+
+/// The sums over a path's runs of a plan.
+#[derive(Default)]
+struct PlanSums {
+    explain: Explain,
+    limited: u64,
+    limit: Option<Limit>,
+}
+
+/// One run of the operation.
+struct Done {
+    results: usize,
+    counts: Counts,
+    /// Of a plan: what it did, and the limit that it reached.
+    plan: Option<(Explain, Option<Limit>)>,
 }
 
 /// Does it.
 ///
 /// # Errors
-/// There is no server, no such tree, or the window is none.
+/// The plan is none, which is an error of usage; there is no server, no such tree, or the window is none.
 pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
+    let plan = args.operation.plan()?;
     let options = Options {
         transport: args.transport.wanted(),
         policy: args.policy.into(),
@@ -121,15 +168,15 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let server = args.server.of_sessions(args.transport)?;
     let mut session = connect(server, &options)?.session()?;
     session.explain(true);
-    let mut target = Target::open(&args.operation, &mut session)?;
+    let mut target = Target::open(&args.operation, plan, &mut session)?;
     let (mut seen, mut results) = ([Seen::default(), Seen::default()], 0);
     for _ in 0..args.times {
-        let counts;
-        (results, counts) = target.operate(&mut session)?;
+        let done = target.operate(&mut session)?;
+        results = done.results;
         let explanation = session.explanation().context("the operation was not explained")?;
         let one = &mut seen[(explanation.route == Route::Read) as usize];
         one.explanations.push(explanation);
-        one.counts.add(&counts);
+        one.add(&done);
     }
     let ways = seen.iter().filter_map(Seen::report).collect();
     let transport = session.transport().name();
@@ -147,14 +194,43 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     report.ways.iter().try_for_each(|way| way.print(&mut out))
 }
 
+impl Operation {
+    /// The plan, if the operation is one: a bad one is refused before a server is needed.
+    fn plan(&self) -> anyhow::Result<Option<Plan>> {
+        let Self::Plan { words } = self else { return Ok(None) };
+        let query = text::parse(words).map_err(|error| usage(error.to_string()))?;
+        Ok(Some(query.plan))
+    }
+}
+
+/// The key from which a plan starts, or the first of them.
+fn first_key(start: &Start) -> &[u8] {
+    match start {
+        Start::Keys(keys) => keys.first().map_or(b"", |key| key),
+        Start::List { key, .. } => key,
+        Start::Window { objects, .. } | Start::Nearest { objects, .. } => &objects.tree,
+    }
+}
+
 /// The target of the operation.
 enum Target<'a> {
     Key(&'a str),
     Tree(Box<OpenTree>, Query),
+    Plan(Plan),
 }
 
 impl<'a> Target<'a> {
-    fn open(operation: &'a Operation, session: &mut Session) -> anyhow::Result<Self> {
+    fn open(
+        operation: &'a Operation,
+        plan: Option<Plan>,
+        session: &mut Session,
+    ) -> anyhow::Result<Self> {
+        if let Some(plan) = plan {
+            // What is read before the server has answered once is of an unknown age, as if it came from a
+            // replica. So the session asks first, as it does to open a tree.
+            session.exists(first_key(plan.start()))?;
+            return Ok(Self::Plan(plan));
+        }
         let mut open = |name: &str| {
             let tree = session.open_tree(name.as_bytes())?.map(Box::new);
             tree.with_context(|| format!("there is no tree {name}; remora import makes one"))
@@ -168,24 +244,40 @@ impl<'a> Target<'a> {
             Operation::Nearest { tree, x, y, count } => {
                 Self::Tree(open(tree)?, Query::Nearest { x: *x, y: *y, wanted: *count })
             }
+            Operation::Plan { .. } => unreachable!("the plan was given"),
         })
     }
 
-    fn operate(&mut self, session: &mut Session) -> anyhow::Result<(usize, Counts)> {
+    fn operate(&mut self, session: &mut Session) -> anyhow::Result<Done> {
         Ok(match self {
             Self::Key(key) => {
                 let got = session.get(key.as_bytes(), Path::Choose)?;
-                (got.value.is_some() as usize, got.counts)
+                Done { results: got.value.is_some() as usize, counts: got.counts, plan: None }
             }
             Self::Tree(tree, query) => {
                 let found = session.search_tree(tree, query, Path::Choose)?;
-                (found.objects.len(), found.counts)
+                Done { results: found.objects.len(), counts: found.counts, plan: None }
+            }
+            Self::Plan(plan) => {
+                let run = session.run_plan(plan, Path::Choose)?;
+                let of_plan = Some((run.outcome.explain, run.outcome.limit));
+                Done { results: run.outcome.rows.len(), counts: run.counts, plan: of_plan }
             }
         })
     }
 }
 
 impl Seen {
+    fn add(&mut self, done: &Done) {
+        self.counts.add(&done.counts);
+        if let Some((explain, limit)) = &done.plan {
+            let sums = self.plan.get_or_insert_default();
+            sums.explain += explain;
+            sums.limited += u64::from(limit.is_some());
+            sums.limit = limit.or(sums.limit);
+        }
+    }
+
     fn report(&self) -> Option<WayReport> {
         let last = self.explanations.last()?;
         let times = self.explanations.len() as f64;
@@ -204,9 +296,23 @@ impl Seen {
             round_trips: self.counts.round_trips as f64 / times,
             bytes: self.counts.bytes as f64 / times,
             nodes: self.counts.nodes as f64 / times,
+            plan: self.plan.as_ref().map(|sums| sums.report(times, &self.counts)),
             lag_ms: lag_ms(self.counts.lag_ns),
             last: last.to_string(),
         })
+    }
+}
+
+impl PlanSums {
+    fn report(&self, times: f64, counts: &Counts) -> PlanReport {
+        PlanReport {
+            hops: self.explain.hops as f64 / times,
+            visits: self.explain.visits() as f64 / times,
+            batches: self.explain.batches as f64 / times,
+            stale_hints: counts.stale_hints as f64 / times,
+            limited: self.limited,
+            limit: self.limit.map(Limit::name),
+        }
     }
 }
 
@@ -226,12 +332,29 @@ impl WayReport {
             out,
             "      {round_trips:.2} round trips, {bytes:.0} bytes, {nodes:.2} nodes or records read"
         )?;
+        if let Some(plan) = &self.plan {
+            plan.print(out)?;
+        }
         match self.lag_ms {
             Some(Some(ms)) => writeln!(out, "      from a replica, at most {ms:.1} ms old")?,
             Some(None) => writeln!(out, "      from a replica, of an unknown age")?,
             None => {}
         }
         writeln!(out, "      last: {}", self.last)?;
+        Ok(())
+    }
+}
+
+impl PlanReport {
+    fn print(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let Self { hops, visits, batches, stale_hints, limited, limit } = self;
+        writeln!(
+            out,
+            "      {hops:.2} hops, {visits:.2} visits in {batches:.2} batches, {stale_hints:.2} stale hints"
+        )?;
+        if let Some(limit) = limit {
+            writeln!(out, "      limit {limit} reached {limited} times: rows are missing")?;
+        }
         Ok(())
     }
 }
