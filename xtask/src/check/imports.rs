@@ -57,7 +57,17 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     (
         "remora",
         &[
-            &["bench", "crash", "load", "command-line", "client-core", "server", "storage", "log"],
+            &[
+                "bench",
+                "crash",
+                "load",
+                "command-line",
+                "client-core",
+                "plan",
+                "server",
+                "storage",
+                "log",
+            ],
             &["resp", "osm", "cluster", "zookeeper"],
             FOUNDATIONS,
         ],
