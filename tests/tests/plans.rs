@@ -288,6 +288,15 @@ fn places_of_trees_and_of_geo_keys_are_starts() {
         let [geo, tree] = &mut names;
         assert!(geo.symmetric_difference(tree).count() <= 1, "{window}");
     }
+    // Members have no fields: each of them is missing.
+    for start in ["NEAREST geo 0 0 7", "WINDOW geo -90 -45 90 45"] {
+        let all = rows(&mut resp, &format!("FROM {start} GETKEY"));
+        assert!(all.len() >= 7);
+        let missing = format!("FROM {start} WHERE status MISSING GETKEY");
+        assert_eq!(rows(&mut resp, &missing), all, "{start}");
+        let with_field = format!("FROM {start} WHERE status = free GETKEY");
+        assert!(rows(&mut resp, &with_field).is_empty(), "{start}");
+    }
 }
 
 #[test]

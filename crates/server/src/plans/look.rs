@@ -73,6 +73,8 @@ struct OfObjects {
     at: usize,
     next: u64,
     items: Vec<u8>,
+    /// Members of a GEO key have no fields.
+    has_fields: bool,
 }
 
 /// How far a want is.
@@ -329,7 +331,7 @@ impl LookWork {
                 self.wait = self.wait.max(look.wait());
                 match turn? {
                     None => Ok(Step::Later(Doing::Geo(look))),
-                    Some((ids, next)) => self.found(ids, next),
+                    Some((ids, next)) => self.found(ids, next, false),
                 }
             }
             Doing::Fields(of) => self.fields_on(shard, of, now),
@@ -364,20 +366,20 @@ impl LookWork {
             Of::List(total) => self.answer(What::List, &[&total.to_le_bytes(), found]),
             Of::Window => {
                 let ids = ids_of(found).take(MAX_WINDOW_OBJECTS + 1).collect();
-                self.found(ids, 0)
+                self.found(ids, 0, true)
             }
             Of::Nearest { skip, asked } => {
                 let ids: Vec<_> = ids_of(found).collect();
                 let goes_on = ids.len() == asked;
                 let next = if goes_on { asked as u64 } else { 0 };
-                self.found(ids.into_iter().skip(skip).collect(), next)
+                self.found(ids.into_iter().skip(skip).collect(), next, true)
             }
         }
     }
 
     /// Objects were found; `next`: how many come before those that follow, 0 for none.
-    fn found(&mut self, ids: Vec<Box<[u8]>>, next: u64) -> Result<Step, Status> {
-        let of = OfObjects { ids, at: 0, next, items: Vec::new() };
+    fn found(&mut self, ids: Vec<Box<[u8]>>, next: u64, has_fields: bool) -> Result<Step, Status> {
+        let of = OfObjects { ids, at: 0, next, items: Vec::new(), has_fields };
         Ok(Step::On(Doing::Fields(Box::new(of))))
     }
 
@@ -401,6 +403,12 @@ impl LookWork {
         for at in of.at..until {
             if fields.is_empty() {
                 Items::push(&mut of.items, &of.ids[at]);
+                continue;
+            }
+            if !of.has_fields {
+                let of = &mut *of;
+                Items::push(&mut of.items, &of.ids[at]);
+                names.iter().for_each(|_| Items::push_none(&mut of.items));
                 continue;
             }
             let id = ObjectId::of_text(&of.ids[at]);
