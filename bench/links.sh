@@ -10,7 +10,8 @@
 #   --updates "0.01 0.1 0.5"          then, shares of the users that are written anew before a
 #                                     search: how many hints are stale, and after five more searches
 #
-# The servers have half of the cores, the client the others. The client of Redis is
+# The servers have half of the cores, the client the others, but for a row in which a client
+# that READs has all of them, and as many threads. The client of Redis is
 # ours too: it sends 256 requests together, and works on their replies while Redis
 # works on the next ones. Needs redis-server, python3, taskset. Progress goes to
 # standard error.
@@ -51,11 +52,14 @@ rss() { awk '/^VmRSS/ { print $2 / 1024 }' "/proc/${pid[$1]}/status"; }
 rows=(
   "redis redis --path resp"
   "links-read links --path read"
+  "links-read-all links --path read --clients $total"
   "links-ask links --path ask"
   "keys-read keys --keys --path read"
   "keys-ask keys --keys --path ask"
 )
 search=(--graph "$graph" --bfs "$source")
+# By READs the server has nothing to do: there is a row in which the client has its cores too.
+cores_of() { case "$1" in *-all) among 0 "$total" ;; *) echo "$on_client" ;; esac; }
 
 declare -A grown
 for row in "redis redis --path resp" "links links --path ask" "keys keys --keys --path ask"; do
@@ -71,6 +75,7 @@ for round in $(seq "$rounds"); do
   for row in "${rows[@]}"; do
     read -r name server flags <<<"$row"
     say "round $round of $rounds: $name"
+    prefix=(taskset -c "$(cores_of "$name")")
     # shellcheck disable=SC2086
     run "$name" "${search[@]}" --server "127.0.0.1:${port[$server]}" --loaded $flags
     for field in elapsed_s round_trips_per_op bytes_per_op server_cpu_us_per_op asked stale ops; do
@@ -84,7 +89,8 @@ for round in $(seq "$rounds"); do
   done
 done
 
-echo "$(machine). Server on core(s) $on_server, client on $on_client; medians of $rounds round(s)."
+prefix=(taskset -c "$on_client")
+echo "$(machine). Server on core(s) $on_server, client on $on_client, with --clients $total on all; medians of $rounds round(s)."
 echo
 echo "| | s | times as fast as Redis | as keys that are asked for | items | round trips | bytes an item | server CPU s | asked | stale | memory of the graph, MiB |"
 echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
