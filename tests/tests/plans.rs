@@ -223,6 +223,8 @@ fn all_kinds_of_starts_and_items_are_told_of() {
     for request in ["SET text hello", "SADD set a", "HSET h a 1 b 2", "RPUSH l h text none set h"] {
         resp.call(request);
     }
+    resp.call("LINK.SET chunk 0 h 1 none 2 text");
+    resp.call("HSET chunk 3 plain");
     let long = "x".repeat(200_000);
     resp.call(&format!("SET long {long}"));
     let mut check = |plan: &str, expected: Vec<Value>| {
@@ -243,6 +245,11 @@ fn all_kinds_of_starts_and_items_are_told_of() {
     check("FROM WINDOW none 0 0 1 1 GETKEY", vec![]);
     check("FROM NEAREST l 0 0 3 GETKEY", vec![]);
     check("FROM KEYS 1 h TAKE 1", vec![Value::Array(vec![])]);
+    check("FROM KEYS 2 h chunk FIELDS GETKEY", ["h", "none", "text"].map(|key| row(&[key])).into());
+    check("FROM KEYS 1 chunk FIELDS GETALL", vec![h(), row(&["hello"])]);
+    let keys = ["h", "none", "text", "plain"].map(|key| row(&[key]));
+    check("FROM KEYS 1 chunk FIELDS KEY GETKEY", keys.into());
+    check("FROM KEYS 4 h text l none FIELDS GETKEY", vec![]);
 }
 
 #[test]

@@ -17,6 +17,7 @@
 //!             9 | rows 8                                     TAKE
 //!             10                                             GETLEVEL
 //!             11 | word                                      SUFFIX
+//!             12, 76                                         FIELDS, with KEY
 //! condition   test 1 | word | word to compare with, if the test has one
 //! test        0 EXISTS, 1 MISSING, 2 =, 3 !=, 4 <, 5 <=, 6 >, 7 >=
 //! word        length 4 | bytes
@@ -57,7 +58,8 @@ const SKIP: u8 = 8;
 const TAKE: u8 = 9;
 const GET_LEVEL: u8 = 10;
 const SUFFIX: u8 = 11;
-/// Added to [`FOLLOW`], [`EACH`] and [`WALK`].
+const FIELDS: u8 = 12;
+/// Added to [`FOLLOW`], [`EACH`], [`FIELDS`] and [`WALK`].
 const BY_KEY: u8 = 64;
 /// Added to [`WALK`].
 const EACH_ONCE: u8 = 128;
@@ -182,6 +184,7 @@ impl Out {
                 self.text(field);
             }
             Step::Each { by_key: flag } => self.byte(EACH + by_key(flag)),
+            Step::Fields { by_key: flag } => self.byte(FIELDS + by_key(flag)),
             Step::Walk { via, depth, once, by_key: flag } => {
                 self.byte(WALK + by_key(flag) + if *once { EACH_ONCE } else { 0 });
                 self.text(via);
@@ -313,6 +316,7 @@ impl Input<'_> {
         match (kind & !(BY_KEY | EACH_ONCE), by_key, once) {
             (FOLLOW, _, false) => Some(Step::Follow { field: self.text()?, by_key }),
             (EACH, _, false) => Some(Step::Each { by_key }),
+            (FIELDS, _, false) => Some(Step::Fields { by_key }),
             (WALK, ..) => {
                 Some(Step::Walk { via: self.text()?, depth: self.word32()?, once, by_key })
             }

@@ -85,7 +85,7 @@ pub struct Explain {
     pub items: u64,
     /// Lists visited.
     pub lists: u64,
-    /// Elements of lists visited.
+    /// Elements of lists visited, and fields that FIELDS has taken.
     pub elements: u64,
     /// Objects of trees visited.
     pub objects: u64,

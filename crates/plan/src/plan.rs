@@ -77,6 +77,11 @@ pub enum Step {
         /// Elements that are no links name keys too.
         by_key: bool,
     },
+    /// The item is a hash: continues with a row for each field that is a link, in the order of the names.
+    Fields {
+        /// Values that are no links name keys too.
+        by_key: bool,
+    },
     /// Continues with all items within `depth` levels, breadth first and without the item itself. The
     /// next level of an item are the elements of the list that its field leads to: Follow, then Each.
     Walk {
@@ -353,6 +358,7 @@ impl Step {
             Self::Suffix(suffix) => demand(suffix.len() <= MAX_PREFIX_BYTES, BadPlan::LongSuffix),
             Self::Take(count) => demand(*count > 0, BadPlan::Take),
             Self::Each { .. }
+            | Self::Fields { .. }
             | Self::GetAll
             | Self::GetKey
             | Self::GetLevel

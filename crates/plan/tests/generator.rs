@@ -152,6 +152,7 @@ impl Names {
                 let count = random.within(1..4u8);
                 Step::Get((0..count).map(|_| self.pick(random, &FIELDS)).collect())
             }
+            10 if random.one_in(2) => Step::Fields { by_key },
             10 => Step::GetAll,
             11 if random.one_in(2) => Step::Suffix(self.pick(random, &["", "0", "1"])),
             11 => Step::GetKey,

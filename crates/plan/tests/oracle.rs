@@ -214,9 +214,11 @@ impl Oracle<'_> {
             Step::Walk { via, depth, once, by_key } => {
                 self.walk(number, columns, at, (via, *depth, *once, *by_key))
             }
-            Step::Follow { .. } | Step::Where(_) | Step::Get(_) | Step::GetAll => {
-                self.content_step(number, columns, at)
-            }
+            Step::Fields { .. }
+            | Step::Follow { .. }
+            | Step::Where(_)
+            | Step::Get(_)
+            | Step::GetAll => self.content_step(number, columns, at),
         }
     }
 
@@ -238,6 +240,14 @@ impl Oracle<'_> {
                 let target = self.target(&value, *by_key);
                 return target
                     .map_or(Ok(()), |key| self.key(number + 1, &columns, (&key, at.level)));
+            }
+            Step::Fields { by_key } => {
+                let Thing::Hash(fields) = no_text(thing) else { return Ok(()) };
+                return fields.values().try_for_each(|value| {
+                    self.element(value, *by_key, |oracle, key| {
+                        oracle.key(number + 1, &columns, (&key, at.level))
+                    })
+                });
             }
             Step::Where(condition) => {
                 let value = field(&condition.field);

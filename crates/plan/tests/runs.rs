@@ -185,6 +185,37 @@ fn a_run_at_its_limit_of_visits_has_read_little_beyond_it() {
 }
 
 #[test]
+fn fields_give_a_row_for_each_link_of_hashes_larger_than_a_stage() {
+    // Three chunks as an application makes them, each with a link to the next.
+    let mut world = World::default();
+    let mut expected = Vec::new();
+    for chunk in 0..3 {
+        let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
+        let targets: Vec<String> = names.iter().map(|name| format!("user:{chunk}{name}")).collect();
+        let mut fields: Vec<(&str, Value)> =
+            names.iter().zip(&targets).map(|(name, target)| (&**name, link(target))).collect();
+        let next = format!("chunk:{}", chunk + 1);
+        fields.extend([("next", link(&next)), ("note", plain("no link"))]);
+        world = world.hash(&format!("chunk:{chunk}"), &fields);
+        expected.extend(targets);
+        expected.push(next);
+    }
+    let outcome = run(
+        &world,
+        &plan("FROM KEYS 3 chunk:0 chunk:1 chunk:2 FIELDS GETKEY LIMIT ROWS 2000"),
+        &mut Random::new(1),
+    );
+    let rows: Vec<_> = expected.iter().map(|key| vec![Column::Text(bytes(key))]).collect();
+    assert_eq!(outcome.rows, rows);
+    let explain = outcome.explain;
+    assert_eq!((explain.elements, explain.hops, explain.skipped.not_a_link), (906, 903, 3));
+    // They count as visits: a limit holds within a hash.
+    let words = "FROM KEYS 1 chunk:0 FIELDS GETKEY LIMIT VISITS 101";
+    let outcome = run(&world, &plan(words), &mut Random::new(1));
+    assert_eq!((outcome.limit, outcome.rows.len()), (Some(Limit::Visits), 100));
+}
+
+#[test]
 fn a_plan_without_steps_has_rows_without_columns() {
     let outcome = run(&World::default(), &plan("FROM KEYS 2 a b"), &mut Random::new(1));
     assert_eq!(outcome.rows, [vec![], vec![]]);

@@ -57,7 +57,7 @@ fn error(words: &str) -> String {
 
 #[test]
 fn errors_say_which_word_is_wrong_and_what_would_be_right() {
-    let step = "a step (FOLLOW, PATH, EACH, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, ONCE, \
+    let step = "a step (FOLLOW, PATH, EACH, FIELDS, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, ONCE, \
                 SKIP, TAKE) or LIMIT";
     let after = |word: &str, expected: &str| format!("{word}: expected {expected}");
     let cases = [

@@ -91,6 +91,7 @@ fn shape(plan: &Plan) -> (u8, u64) {
         Step::Take(count) => 128 + count.ilog2(),
         Step::Skip(_) => 11,
         Step::Suffix(_) => 12,
+        Step::Fields { .. } => 13,
     };
     let mix = |sum: u32, number: u32| (sum ^ number).wrapping_mul(0x9e37_79b1).rotate_left(13);
     let shape = plan.steps().iter().map(step).fold(mix(1, start), mix);

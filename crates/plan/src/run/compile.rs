@@ -52,6 +52,7 @@ fn work(steps: &[Step], memory: (u64, u64)) -> Work {
         Step::GetKey => Work::GetKey,
         Step::GetLevel => Work::GetLevel,
         Step::Each { by_key } => Work::Each(Each::new(*by_key, (0, -1))),
+        Step::Fields { by_key } => content(Act::Fields { by_key: *by_key, next: 0 }),
         Step::Walk { via, depth, once, by_key } => {
             let walk = Walk::new(via, (*depth, *once, *by_key), memory);
             Work::Walk(Box::new(walk))
@@ -67,7 +68,7 @@ fn needed(steps: &[Step]) -> Fields {
     let mut names = BTreeSet::new();
     for step in steps {
         match step {
-            Step::GetAll => return Fields::All,
+            Step::GetAll | Step::Fields { .. } => return Fields::All,
             Step::Get(fields) => names.extend(fields.iter().cloned()),
             Step::Where(condition) => {
                 names.insert(condition.field.clone());

@@ -109,9 +109,17 @@ impl Content {
 
     /// A field; a string has none.
     pub fn field(&self, name: &[u8]) -> Option<&Value> {
-        let Kind::Hash(fields) = &self.kind else { return None };
+        let fields = self.fields();
         let at = fields.binary_search_by(|(other, _)| (**other).cmp(name)).ok()?;
         Some(&fields[at].1)
+    }
+
+    /// All fields, in the order of their names; a string has none.
+    pub fn fields(&self) -> &[(Bytes, Value)] {
+        match &self.kind {
+            Kind::Hash(fields) => fields,
+            Kind::Text(_) => &[],
+        }
     }
 
     /// All of it as a column.

@@ -2,7 +2,7 @@
 
 use super::each::Each;
 use super::objects::Search;
-use super::row::{Item, Meeting, Remembered, Row};
+use super::row::{Content, Item, Meeting, Remembered, Row};
 use super::rows::{Fetch, Nested, Next, Output, Taken, skip};
 use crate::outcome::{Column, Explain, Limit, Skipped};
 use crate::plan::{Bytes, Condition};
@@ -41,7 +41,15 @@ pub(super) enum Act {
     Where(Condition),
     Get(Vec<Bytes>),
     GetAll,
-    Follow { field: Bytes, by_key: bool },
+    Follow {
+        field: Bytes,
+        by_key: bool,
+    },
+    /// `next`: the field of the first waiting row that is taken next.
+    Fields {
+        by_key: bool,
+        next: usize,
+    },
 }
 
 impl Work {
@@ -103,7 +111,8 @@ impl ContentWork {
             return Taken::Back { row, moved: false };
         };
         let text = |name: &Bytes| content.field(name).map(|value| value.text());
-        match &self.act {
+        match &mut self.act {
+            Act::Fields { by_key, next } => return fields(*by_key, next, (row, &content), out),
             Act::Where(condition) => {
                 if !condition.holds(text(&condition.field).map(|text| &**text)) {
                     skip(out, Skipped { filtered: 1, ..Skipped::default() });
@@ -141,6 +150,34 @@ impl ContentWork {
         let fields = || self.fields.clone();
         is_needed.then(|| Want::Item { place: row.item.place.clone(), fields: fields() })
     }
+}
+
+/// A row for each field that is a link, from the next one on.
+fn fields(
+    by_key: bool,
+    next: &mut usize,
+    (row, content): (Row, &Content),
+    out: &mut dyn Output,
+) -> Taken {
+    let mut moved = false;
+    while out.has_room() {
+        let Some((name, value)) = content.fields().get(*next) else {
+            *next = 0;
+            return Taken::Done;
+        };
+        *next += 1;
+        moved = true;
+        let at = LinkAt::Field(name.clone());
+        let link = LinkPlace { key: row.item.place.key.clone(), at };
+        match Item::behind(value, by_key, link) {
+            Err(skipped) => out.charge(&Explain { elements: 1, ..skipped }),
+            Ok(item) => {
+                out.charge(&Explain { elements: 1, hops: 1, ..Explain::default() });
+                out.push(Next::Row(row.moved(item)));
+            }
+        }
+    }
+    Taken::Back { row, moved }
 }
 
 fn once(remembered: &mut Remembered, row: Row, out: &mut dyn Output) -> Taken {

@@ -8,6 +8,7 @@
 //!         NEAREST tree x y count [WHERE condition ...] [KEY prefix]
 //! step    FOLLOW field [KEY]             PATH field.field... [KEY]
 //!         EACH [KEY]                     WALK field depth [REPEAT] [KEY]
+//!         FIELDS [KEY]
 //!         SUFFIX text                    ONCE
 //!         WHERE condition
 //!         GET field [field ...]          GETKEY          GETALL          GETLEVEL
@@ -93,9 +94,9 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Words that end the fields of a GET.
-const CLAUSES: [&str; 14] = [
-    "FOLLOW", "PATH", "EACH", "WALK", "SUFFIX", "WHERE", "GET", "GETKEY", "GETALL", "GETLEVEL",
-    "ONCE", "SKIP", "TAKE", "LIMIT",
+const CLAUSES: [&str; 15] = [
+    "FOLLOW", "PATH", "EACH", "FIELDS", "WALK", "SUFFIX", "WHERE", "GET", "GETKEY", "GETALL",
+    "GETLEVEL", "ONCE", "SKIP", "TAKE", "LIMIT",
 ];
 
 fn is_clause(word: &[u8]) -> bool {

@@ -8,7 +8,7 @@ use remora_layout::integer;
 use remora_layout::rect::Rect;
 
 const START: &str = "KEYS, LIST, WINDOW or NEAREST";
-const STEP: &str = "a step (FOLLOW, PATH, EACH, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
+const STEP: &str = "a step (FOLLOW, PATH, EACH, FIELDS, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
                     ONCE, SKIP, TAKE) or LIMIT";
 const TEST: &str = "EXISTS, MISSING, =, !=, <, <=, > or >=";
 const LIMIT: &str = "VISITS, ROWS, BYTES, REMEMBERED or MS";
@@ -182,6 +182,9 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
         }
         if self.accept("EACH") {
             return Ok(Step::Each { by_key: self.accept("KEY") });
+        }
+        if self.accept("FIELDS") {
+            return Ok(Step::Fields { by_key: self.accept("KEY") });
         }
         if self.accept("WALK") {
             let (via, depth) = (self.next(FIELD)?, self.small(BadPlan::Depth)?);

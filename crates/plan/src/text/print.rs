@@ -101,6 +101,10 @@ impl Words {
                 self.say("EACH");
                 self.flag("KEY", *by_key);
             }
+            Step::Fields { by_key } => {
+                self.say("FIELDS");
+                self.flag("KEY", *by_key);
+            }
             Step::Walk { via, depth, once, by_key } => {
                 self.say("WALK");
                 self.bytes(via);
