@@ -2,12 +2,13 @@
 //! that nothing is shown that no primary has committed.
 
 use remora_client_core::{
-    Error, OpenHash, OpenTree, Options, Path, Predicate, Query, Rect, Session, TreeKind,
-    TreeSettings, Wake, Wanted,
+    Counts, Error, Link, OpenHash, OpenTree, Options, Path, Predicate, Query, Rect, Session,
+    Target, TreeKind, TreeSettings, Wake, Wanted,
 };
 use remora_protocol::message::Status;
 use remora_tests::{
     Fault, Relay, Resp, ServerProcess, UnreliableDisk, Value, by_pointers, wait_for, wait_until,
+    while_read_lease_lapses,
 };
 use rustix::process::Signal;
 use std::net::TcpListener;
@@ -605,4 +606,72 @@ fn an_expired_key_is_hidden_at_a_replica_and_removed_by_the_primary_alone() {
     wait_until("the primary removes them", || of_replica.call("DBSIZE") == Value::Integer(1));
     assert_eq!(of_replica.call("GET stays"), Value::bulk("1"));
     assert_eq!((of_replica.info("expired_keys"), resp.info("expired_keys")), (0, 2));
+}
+
+/// The link of a holder, and what a chase of it by READs finds and costs.
+fn follow(session: &mut Session, number: u64) -> (Link, String, Counts) {
+    while_read_lease_lapses(session, |session| {
+        let mut holder = session.open_hash(format!("holder:{number}").as_bytes()).unwrap();
+        let link = session.link_get(&mut holder, b"to", Path::Read).unwrap().expect("a link");
+        let chased = session.chase(&link, Path::Read).unwrap();
+        let Target::Hash(hash) = &chased.target else { panic!("{:?}", chased.target) };
+        let name = String::from_utf8(hash.get(b"name").unwrap().value.to_vec()).unwrap();
+        let counts = chased.counts;
+        (link, name, counts)
+    })
+}
+
+/// A replica's links have hints of where its own records lie, and are mended there.
+#[test]
+fn links_are_followed_by_a_read_at_a_replica_too() {
+    let primary = Primary::start();
+    let mut resp = primary.server.resp();
+    let mut write = |numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            resp.call(&format!("HSET item:{number} name n{number}"));
+            resp.call(&format!("LINK.SET holder:{number} to item:{number}"));
+        }
+    };
+    // Some come with the copy, the others one by one.
+    write(0..20);
+    for over_tcp in [false, true] {
+        let replica = primary.replica(2, over_tcp, &["--replica-reads=stale"]);
+        let from = if over_tcp { 40 } else { 20 };
+        write(from..from + 20);
+        let (mut at_replica, all) = (replica.server.resp(), 0..from + 20);
+        let mut is_there = |number: u64, name: &str| {
+            let call = format!("HGET item:{number} name");
+            at_replica.call(&call) == Value::bulk(name)
+        };
+        for number in all.clone() {
+            wait_until("it has come", || is_there(number, &format!("n{number}")));
+        }
+        let mut session = replica.session(over_tcp, None);
+        for number in all.clone() {
+            let (mut link, name, mut counts) = follow(&mut session, number);
+            if link.hint.is_none() || counts.stale_hints > 0 {
+                // The copy brings keys in any order, so that a target may come behind its link.
+                let links = session.stale_links();
+                assert_eq!(session.mend_links(links).unwrap(), 1, "{number}");
+                (link, _, counts) = follow(&mut session, number);
+            }
+            assert!(link.hint.is_some() && name == format!("n{number}"), "{number}: {name}");
+            assert_eq!((counts.nodes, counts.stale_hints), (1, 0), "{number}: {counts:?}");
+        }
+    }
+    // A target that grew lies elsewhere at the replica, too.
+    let replica = primary.replica(1, false, &["--replica-reads=stale"]);
+    let mut session = replica.session(false, None);
+    wait_until("it is copied", || session.get(b"none", Path::Ask).is_ok());
+    follow(&mut session, 3);
+    let long = "x".repeat(60);
+    primary.server.resp().call(&format!("HSET item:3 name {long} other {long}"));
+    let mut at_replica = replica.server.resp();
+    wait_until("it has come", || at_replica.call("HGET item:3 name") == Value::bulk(&*long));
+    let (_, name, counts) = follow(&mut session, 3);
+    assert_eq!((name, counts.nodes, counts.stale_hints), (long, 3, 1), "{counts:?}");
+    let links = session.stale_links();
+    assert_eq!(session.mend_links(links).unwrap(), 1);
+    let (_, _, counts) = follow(&mut session, 3);
+    assert_eq!((counts.nodes, counts.stale_hints), (1, 0), "{counts:?}");
 }
