@@ -72,29 +72,37 @@ pub(crate) fn ask_target(
     Ok((Answered::OtherType, counts))
 }
 
-/// Asks for many, in one pipeline: `wanted` says keys and names, as for [`ask_target`]. Calls `each` with the
-/// number of each key. The replies that arrive while another one is taken wait in this process.
+/// Asks for many: `wanted` says keys and names, as for [`ask_target`]. Calls `each` with the number of each key.
+/// Strings are asked for in one pipeline. Hashes come one after the other: their replies have parts, and a
+/// session has one such request under way.
 pub(crate) fn ask_targets(
     core: &mut Core,
     wanted: &[WantedKey<'_>],
     texts: &mut bool,
     each: &mut dyn FnMut(&Core, usize, Answered),
 ) -> Result<(), Error> {
-    let mut tickets = Vec::new();
-    let mut alone = Vec::new();
-    for (chunk, from) in wanted.chunks(PIPELINE_CHUNK).zip((0..).step_by(PIPELINE_CHUNK)) {
-        tickets.clear();
-        let asked =
-            ask_chunk(core, (chunk, *texts), &mut tickets, &mut |core, number, answered| {
-                match answered {
-                    Some(answered) => each(core, from + number, answered),
-                    None => alone.push(from + number),
-                }
-            });
-        if asked.is_err() {
-            core.asker.abandon_all(tickets.iter().copied());
+    let mut alone: Vec<usize> = Vec::new();
+    if *texts {
+        let mut tickets = Vec::new();
+        for (chunk, from) in wanted.chunks(PIPELINE_CHUNK).zip((0..).step_by(PIPELINE_CHUNK)) {
+            tickets.clear();
+            let asked =
+                ask_texts(
+                    core,
+                    chunk,
+                    &mut tickets,
+                    &mut |core, number, answered| match answered {
+                        Some(answered) => each(core, from + number, answered),
+                        None => alone.push(from + number),
+                    },
+                );
+            if asked.is_err() {
+                core.asker.abandon_all(tickets.iter().copied());
+            }
+            asked?;
         }
-        asked?;
+    } else {
+        alone.extend(0..wanted.len());
     }
     for number in alone {
         let (answered, _) = ask_target(core, wanted[number], texts)?;
@@ -103,48 +111,26 @@ pub(crate) fn ask_targets(
     Ok(())
 }
 
-/// Asks for some, all for strings or all for hashes; tells of each what came, `None` if it is to be asked for alone.
-fn ask_chunk(
+/// Asks for some strings; tells of each what came, `None` if it is to be asked for alone.
+fn ask_texts(
     core: &mut Core,
-    (wanted, texts): (&[WantedKey<'_>], bool),
+    wanted: &[WantedKey<'_>],
     tickets: &mut Vec<(usize, Ticket)>,
     each: &mut dyn FnMut(&Core, usize, Option<Answered>),
 ) -> Result<(), Error> {
-    for (key, names) in wanted {
-        tickets.push(match texts {
-            true => core.send(&Command::Get { key })?,
-            false => send_hash(core, key, *names)?,
-        });
+    for (key, _) in wanted {
+        tickets.push(core.send(&Command::Get { key })?);
     }
-    for (number, (&(_, names), &(shard, ticket))) in wanted.iter().zip(&*tickets).enumerate() {
-        let answered = match texts {
-            true => take_text(core, (shard, ticket)),
-            false => take_hash(core, (shard, ticket), names),
-        };
-        let answered = match answered {
-            Ok(answered) => answered,
+    for (number, &(shard, ticket)) in tickets.iter().enumerate() {
+        let answer = core.collect(shard, ticket)?;
+        let answered = match core.accepted(answer) {
+            Ok(answer) => Some(answer.value.map_or(Answered::Gone, Answered::Text)),
             Err(Error::Refused(Status::WrongType | Status::NeedsBuffer)) => None,
             Err(error) => return Err(error),
         };
         each(core, number, answered);
     }
     Ok(())
-}
-
-fn take_text(core: &mut Core, (shard, ticket): (usize, Ticket)) -> Result<Option<Answered>, Error> {
-    let answer = core.collect(shard, ticket)?;
-    let answer = core.accepted(answer)?;
-    Ok(Some(answer.value.map_or(Answered::Gone, Answered::Text)))
-}
-
-/// `None`: the named fields are not there, so it may be no hash.
-fn take_hash(
-    core: &mut Core,
-    (shard, ticket): (usize, Ticket),
-    names: Option<&[Bytes]>,
-) -> Result<Option<Answered>, Error> {
-    let (list, _) = core.collect_list(shard, ticket)?;
-    Ok(hash_of(core, list, names))
 }
 
 fn ask_text(core: &mut Core, key: &[u8]) -> Result<(Answered, Counts), Error> {
