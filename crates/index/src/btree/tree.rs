@@ -56,6 +56,7 @@ impl Options {
     pub fn integers(fan_out: usize) -> Self {
         let (keys, key_bytes, value_bytes) = (KeyForm::Integers, INTEGER_BYTES, WORD_BYTES);
         let full = least_node_bytes(fan_out, key_bytes, value_bytes) + fan_out * 3 * WORD_BYTES;
+        let full = full.next_multiple_of(SLOT_UNIT_BYTES);
         Self { keys, fan_out, key_bytes, value_bytes, node_bytes: full }
     }
 
