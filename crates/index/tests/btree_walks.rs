@@ -86,11 +86,14 @@ struct Late<'l, 'r> {
     replay: &'l mut Replay<'r>,
     random: &'l mut Random,
     header: NodeRef,
+    /// The node that was read last: a leaf, at the end.
+    last: Option<NodeRef>,
 }
 
 impl Source<Get<'_>> for Late<'_, '_> {
     fn bytes(&mut self, want: &Want) -> (Vec<u8>, Proof) {
         let What::Node { at, .. } = want.what else { panic!("a walk wants nodes") };
+        self.last = Some(at);
         (self.replay.read(at, want.bytes, self.random), Proof::Checksum)
     }
 
@@ -147,16 +150,23 @@ fn run(keys: KeyForm, fan_out: usize, calm: u64, seed: u64, counts: &mut Counts)
     let mut checker = Checker::new(&history.changes);
     let mut replay =
         Replay { words: history.start.clone(), stores: &history.stores, time: 0, calm };
+    // A leaf that the reader keeps from an earlier walk, as a cache of nodes does.
+    let mut kept = None;
     while replay.time < history.stores.len() {
         replay.go_on(random.below(60usize));
         let key = random.below(KEYS);
         let bytes = bytes_of(keys, key);
         let from = replay.time;
-        let header = replay.ordered_header(history.header_at, &mut random);
+        let mut header = replay.ordered_header(history.header_at, &mut random);
+        if let Some(leaf) = kept.filter(|_| random.one_in(2)) {
+            header = OrderedHeader { root: leaf, height: 1, ..header };
+        }
         let region = replay.words.len() as u64 * 8;
         let mut walk = Get::begin(&bytes, HOME, history.header_at, header, region);
-        let mut late = Late { replay: &mut replay, random: &mut random, header: history.header_at };
+        let header = history.header_at;
+        let mut late = Late { replay: &mut replay, random: &mut random, header, last: None };
         let end = feed(&mut walk, 1, &mut late);
+        kept = late.last.filter(|_| end.is_ok());
         counts.walks += 1;
         counts.restarted += u64::from(walk.retries() > 0);
         counts.went_right += u64::from(walk.right_links() > 0);
