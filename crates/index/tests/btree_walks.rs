@@ -151,10 +151,14 @@ fn run(keys: KeyForm, fan_out: usize, calm: u64, seed: u64, counts: &mut Counts)
     let mut replay =
         Replay { words: history.start.clone(), stores: &history.stores, time: 0, calm };
     // A leaf that the reader keeps from an earlier walk, as a cache of nodes does.
-    let mut kept = None;
+    let (mut kept, mut key) = (None, 0);
     while replay.time < history.stores.len() {
-        replay.go_on(random.below(60usize));
-        let key = random.below(KEYS);
+        // Often the same key again, after few stores: from the root, and from the leaf.
+        let between = random.pick(&[3, 60]);
+        replay.go_on(random.below(between));
+        if random.one_in(8) {
+            key = random.below(KEYS);
+        }
         let bytes = bytes_of(keys, key);
         let from = replay.time;
         let mut header = replay.ordered_header(history.header_at, &mut random);
@@ -166,7 +170,10 @@ fn run(keys: KeyForm, fan_out: usize, calm: u64, seed: u64, counts: &mut Counts)
         let header = history.header_at;
         let mut late = Late { replay: &mut replay, random: &mut random, header, last: None };
         let end = feed(&mut walk, 1, &mut late);
-        kept = late.last.filter(|_| end.is_ok());
+        let last = late.last;
+        if kept.is_none() || random.one_in(6) {
+            kept = last.filter(|_| end.is_ok());
+        }
         counts.walks += 1;
         counts.restarted += u64::from(walk.retries() > 0);
         counts.went_right += u64::from(walk.right_links() > 0);
