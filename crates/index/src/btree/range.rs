@@ -67,7 +67,7 @@ fn index_to(node: &OrderedNode<'_>, to: Bound<&[u8]>) -> usize {
     }
 }
 
-fn key_of<'k>(bound: Bound<&'k [u8]>) -> Option<&'k [u8]> {
+fn key_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
     match bound {
         Bound::Unbounded => None,
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
