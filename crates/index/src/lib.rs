@@ -6,8 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod btree;
 pub mod chain;
 pub mod hash;
+mod pool;
 pub mod rtree;
 mod slot_table;
 

@@ -1,5 +1,8 @@
-//! The integration tests of the hash index and the R-trees: one binary, a module for each feature.
+//! The integration tests of the hash index and of the trees: one binary, a module for each feature.
 
+mod btree_fixture;
+mod btree_oracle;
+mod btree_walks;
 mod chain;
 mod cuckoo;
 mod feeder;
@@ -8,6 +11,7 @@ mod hash_growth;
 mod hash_hints;
 mod hash_oracle;
 mod link_hints;
+mod replay;
 mod rtree_cursor;
 mod rtree_ended;
 mod rtree_forged;

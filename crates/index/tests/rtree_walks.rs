@@ -8,7 +8,8 @@
 
 use crate::feeder::{Source, feed};
 use crate::fixture::{HOME, KINDS, TreeFixture};
-use remora_arena::{Journal, NoJournal};
+use crate::replay::{Recorder, Replay};
+use remora_arena::NoJournal;
 use remora_index::rtree::{AskReason, Query, Search, Want, walk_locally};
 use remora_layout::node::{NodeRef, Proof, node_bytes, verify_node};
 use remora_layout::rect::Predicate;
@@ -16,22 +17,8 @@ use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind, verify_header};
 use remora_testing::Random;
 use remora_walk::{Step, Walk, What};
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Every store so far, in order.
-#[derive(Clone, Default)]
-struct Recorder(Rc<RefCell<Vec<(usize, u64)>>>);
-
-impl Journal for Recorder {
-    const ACTIVE: bool = true;
-    fn stored(&mut self, index: usize, value: u64) {
-        self.0.borrow_mut().push((index, value));
-    }
-    fn fenced(&mut self) {}
-}
 
 /// One change: its stores, and its object.
 struct Change {
@@ -41,44 +28,7 @@ struct Change {
     rect: Option<Rect>,
 }
 
-/// The memory as it was when some of the stores had happened.
-struct Replay<'r> {
-    words: Vec<u64>,
-    stores: &'r [(usize, u64)],
-    time: usize,
-    /// After one in this many words, up to three stores happen.
-    calm: u64,
-}
-
 impl Replay<'_> {
-    fn go_on(&mut self, steps: usize) {
-        for _ in 0..steps {
-            let Some(&(index, value)) = self.stores.get(self.time) else { return };
-            self.words[index] = value;
-            self.time += 1;
-        }
-    }
-
-    fn read(&mut self, at: NodeRef, bytes: usize, random: &mut Random) -> Vec<u8> {
-        let count = bytes / 8;
-        let mut taken = vec![0u64; count];
-        // Ascending, descending, or from somewhere in the middle.
-        let (from, step) = match random.below(3) {
-            0 => (0, 1),
-            1 => (count - 1, count - 1),
-            _ => (random.below(count as u64) as usize, 1),
-        };
-        for turn in 0..count {
-            let word = (from + turn * step) % count;
-            taken[word] = self.words[at.offset() / 8 + word];
-            if random.below(self.calm) == 0 {
-                let steps = random.below(4);
-                self.go_on(steps as usize);
-            }
-        }
-        taken.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
     /// Reads as a process that maps the memory does: its loads keep their order. At one word it
     /// stands still while many stores happen.
     fn read_in_order(&mut self, at: NodeRef, bytes: usize, random: &mut Random) -> (Vec<u8>, u64) {

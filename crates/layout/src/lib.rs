@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arena_header;
+pub mod btree;
 pub mod bucket;
 pub mod buffer_name;
 pub mod chain;

@@ -407,6 +407,17 @@ pub const WALK_RESTARTS: u32 = 8;
 /// Times that one walk fetches a node again because the owner was changing it. More than for a
 /// record, as a walk visits many nodes.
 pub const WALK_RETRIES: u32 = 32;
+/// Smallest fan-out of a B+tree: a full node and one more entry make two nodes of at least two.
+pub const MIN_FAN_OUT: usize = 4;
+/// Largest fan-out of a B+tree: the heads of a node, 2 KiB, still fit the first-level cache.
+pub const MAX_FAN_OUT: usize = 256;
+/// Bytes of a B+tree's key, at most: four of them, as fences, and two entries fit a small node.
+pub const MAX_ORDERED_KEY_BYTES: usize = 1 << 10;
+/// Bytes of a B+tree's node, at most: offsets in it are 16 bits, in whole words.
+pub const MAX_ORDERED_NODE_BYTES: usize = (64 << 10) - 64;
+/// Right links in a row that one walk over a B+tree follows: each means that a split was published
+/// whose parent the walk read before.
+pub const WALK_RIGHT_LINKS: u32 = 16;
 /// Nodes are carved from runs of pages: the first run holds a few, each later
 /// one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;

@@ -177,6 +177,10 @@ pub enum CheckedPart {
     Header = 2,
     /// The state of a chain of chunks.
     Chain = 3,
+    /// A node of a B+tree.
+    OrderedNode = 4,
+    /// A B+tree's header.
+    OrderedHeader = 5,
 }
 
 /// The owner of checked bytes: a checksum binds them to it, beside their version.

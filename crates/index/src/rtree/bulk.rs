@@ -8,10 +8,10 @@
 use super::geometry::mbr;
 use super::hilbert;
 use super::leaf_index::LeafIndex;
-use super::pool::Arena;
 use super::sort::Sort;
 use super::tree::{Tree, TreeError};
 use super::write_set::write_new_node;
+use crate::pool::Arena;
 use remora_arena::Journal;
 use remora_layout::node::{Entry, NodeRef, NodeShape};
 use remora_layout::rect::Rect;

@@ -4,9 +4,9 @@
 
 use super::geometry::{least_growth, mbr};
 use super::owned_node::prefetch_node;
-use super::pool::{Arena, Pool};
 use super::write_set::{Changed, WriteSet};
 use super::{guttman, rstar};
+use crate::pool::{Arena, Pool};
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;

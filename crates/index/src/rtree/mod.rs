@@ -3,7 +3,7 @@
 //!
 //! `tree` is the owner's interface; `bulk` builds a tree of many objects in steps, sorted by
 //! `sort`; `change` with `rstar`, `guttman`, `hilbert` computes a change on images of nodes;
-//! `write_set` publishes it; `pool` has the memory; `leaf_index` knows each object's leaf. The
+//! `write_set` publishes it; `crate::pool` has the memory; `leaf_index` knows each object's leaf. The
 //! owner reads by `search` and `nearest`, over plain references (`owned_node`); all others, and
 //! small searches by RESP, read by `walk`; `local` is for threads that map the memory. The paper
 //! locks nodes against other writers (C8); here there is one writer.
@@ -17,7 +17,6 @@ mod leaf_index;
 mod local;
 mod nearest;
 mod owned_node;
-mod pool;
 mod rstar;
 mod scan;
 mod search;
@@ -26,10 +25,10 @@ mod tree;
 mod walk;
 mod write_set;
 
+pub use crate::pool::Arena;
 pub use bulk::Build;
 pub use local::{LocalWalk, read_header, walk_locally};
 pub use nearest::{Nearest, NearestTurn};
-pub use pool::Arena;
 pub use search::{Cursor, Object};
 pub use tree::{Tree, TreeError, TreeOptions};
 pub use walk::{AskReason, Query, Round, Search, Want};

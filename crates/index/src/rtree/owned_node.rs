@@ -1,6 +1,6 @@
 //! Nodes as their owner reads them: plain references to its own memory.
 
-use super::pool::word_of;
+use crate::pool::word_of;
 use remora_arena::{Journal, Owner};
 use remora_layout::node::{
     ENTRY_BYTES, Entry, NODE_HEADER_BYTES, NodeRef, NodeShape, node_bytes, word,

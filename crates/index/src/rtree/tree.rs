@@ -3,8 +3,8 @@
 use super::change::Change;
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
-use super::pool::{Arena, Pool, set_dead, set_state};
 use super::write_set::{WriteSet, store_header, write_new_node};
+use crate::pool::{Arena, Pool, set_dead, set_state};
 use crate::slot_table::HashSweep;
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};

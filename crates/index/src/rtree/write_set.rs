@@ -18,7 +18,7 @@
 
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
-use super::pool::{Arena, Pool, set_state, word_of};
+use crate::pool::{Arena, Pool, begin_new, finish, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
     CheckedPart, ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef,
@@ -335,16 +335,6 @@ pub(super) fn write_new_node<J: Journal>(
     set_state(arena.owner, at, State::Live);
 }
 
-/// Stores the first version of a place under a new generation. It is odd and is stored before any
-/// other byte changes: a reader that is still copying the former content finds another version
-/// behind its copy, and never an equal one.
-fn begin_new<J: Journal>(owner: &mut Owner<J>, at: NodeRef) -> u64 {
-    let version = (at.generation as u64) << 32 | 1;
-    owner.store(word_of(at, word::VERSION), version);
-    owner.release();
-    version
-}
-
 /// Writes a tree's header, the first time or over an older one.
 pub(super) fn store_header<J: Journal>(
     owner: &mut Owner<J>,
@@ -365,19 +355,4 @@ pub(super) fn store_header<J: Journal>(
     };
     owner.store_bytes(at.offset() + NODE_CHECKED_FROM, header.to_words().as_bytes());
     finish(owner, home, CheckedPart::Header, at, TREE_HEADER_BYTES, version + 1);
-}
-
-/// Stores the checksum of the written bytes, then their version.
-fn finish<J: Journal>(
-    owner: &mut Owner<J>,
-    home: Home,
-    part: CheckedPart,
-    at: NodeRef,
-    bytes: usize,
-    version: u64,
-) {
-    let checked = owner.slice(at.offset() + NODE_CHECKED_FROM, bytes - NODE_CHECKED_FROM);
-    let sum = home.checksum(part, at, version, checked);
-    owner.store(word_of(at, word::CHECKSUM), sum);
-    owner.store_release(word_of(at, word::VERSION), version);
 }

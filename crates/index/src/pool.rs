@@ -6,7 +6,7 @@
 
 use remora_arena::{ArenaFull, Journal, Owner, Slots};
 use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, SLOT_UNIT_BYTES};
-use remora_layout::node::{NodeRef, word};
+use remora_layout::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, word};
 use remora_layout::record::{Guardian, State};
 
 /// The context of a writer: the region, its allocator, and the position of its change in the
@@ -29,7 +29,7 @@ struct Run {
 }
 
 /// The places of one tree.
-pub(super) struct Pool {
+pub(crate) struct Pool {
     place_bytes: usize,
     runs: Vec<Run>,
     free: Vec<u32>,
@@ -38,7 +38,7 @@ pub(super) struct Pool {
     used: u64,
 }
 
-pub(super) fn word_of(at: NodeRef, word: usize) -> usize {
+pub(crate) fn word_of(at: NodeRef, word: usize) -> usize {
     at.slot as usize * (SLOT_UNIT_BYTES / 8) + word
 }
 
@@ -168,7 +168,7 @@ impl Pool {
 }
 
 /// Stores a place's guardian, after everything stored before.
-pub(super) fn set_state<J: Journal>(owner: &mut Owner<J>, at: NodeRef, state: State) {
+pub(crate) fn set_state<J: Journal>(owner: &mut Owner<J>, at: NodeRef, state: State) {
     let guardian = Guardian { generation: at.generation, state, class: 0 };
     owner.store_release(word_of(at, word::GUARDIAN), guardian.to_word());
 }
@@ -176,8 +176,33 @@ pub(super) fn set_state<J: Journal>(owner: &mut Owner<J>, at: NodeRef, state: St
 /// Makes a node or a header dead whose memory goes back to the arena. Its
 /// checksum goes too: the place may come to lie in a record whose value ends at
 /// the guardian's word, and such a value would revive what still stands behind it.
-pub(super) fn set_dead<J: Journal>(owner: &mut Owner<J>, at: NodeRef) {
+pub(crate) fn set_dead<J: Journal>(owner: &mut Owner<J>, at: NodeRef) {
     set_state(owner, at, State::Dead);
     owner.release();
     owner.store(word_of(at, word::CHECKSUM), 0);
+}
+
+/// Stores the first version of a place under a new generation. It is odd and is stored before any
+/// other byte changes: a reader that is still copying the former content finds another version
+/// behind its copy, and never an equal one.
+pub(crate) fn begin_new<J: Journal>(owner: &mut Owner<J>, at: NodeRef) -> u64 {
+    let version = (at.generation as u64) << 32 | 1;
+    owner.store(word_of(at, word::VERSION), version);
+    owner.release();
+    version
+}
+
+/// Stores the checksum of the written bytes, then their version.
+pub(crate) fn finish<J: Journal>(
+    owner: &mut Owner<J>,
+    home: Home,
+    part: CheckedPart,
+    at: NodeRef,
+    bytes: usize,
+    version: u64,
+) {
+    let checked = owner.slice(at.offset() + NODE_CHECKED_FROM, bytes - NODE_CHECKED_FROM);
+    let sum = home.checksum(part, at, version, checked);
+    owner.store(word_of(at, word::CHECKSUM), sum);
+    owner.store_release(word_of(at, word::VERSION), version);
 }

@@ -1,0 +1,114 @@
+//! Looks at every node of a tree for broken invariants.
+
+use super::tree::Tree;
+use remora_arena::{Journal, Owner};
+use remora_layout::btree::{Expected, OrderedNode};
+use remora_layout::limits::MAX_ORDERED_KEY_BYTES;
+use remora_layout::node::{NodeRef, Proof};
+
+/// A broken invariant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the node at {at:?}: {what}")]
+pub struct Broken {
+    /// The node.
+    pub at: NodeRef,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// What a level holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shape {
+    /// Its nodes.
+    pub nodes: u64,
+    /// Their entries.
+    pub entries: u64,
+    /// Their used bytes.
+    pub bytes: u64,
+}
+
+/// A walk over all nodes, in the order of keys.
+struct Check<'a, J: Journal> {
+    tree: &'a Tree,
+    owner: &'a Owner<J>,
+    levels: Vec<Shape>,
+    /// The right link of the last node of each level.
+    links: Vec<Option<NodeRef>>,
+}
+
+fn demand(holds: bool, at: NodeRef, what: &'static str) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(Broken { at, what }) }
+}
+
+impl Tree {
+    /// Checks all invariants; gives what each level holds, from the leaves up.
+    ///
+    /// # Errors
+    /// The first broken one.
+    pub fn check<J: Journal>(&self, owner: &Owner<J>) -> Result<Vec<Shape>, Broken> {
+        let height = self.header.height as usize;
+        let levels = vec![Shape::default(); height];
+        let mut check = Check { tree: self, owner, levels, links: vec![None; height] };
+        let root = self.header.root;
+        let keys = check.node(root, self.header.height - 1, &[], None)?;
+        demand(keys == self.keys, root, "the tree has another number of keys")?;
+        demand(check.links.iter().all(Option::is_none), root, "a level's last node has a link")?;
+        let nodes: u64 = check.levels.iter().map(|level| level.nodes).sum();
+        demand(nodes == self.pool.used(), root, "a node is not in the tree")?;
+        Ok(check.levels)
+    }
+}
+
+impl<J: Journal> Check<'_, J> {
+    /// Checks a node and all below it, which are for these keys; gives their keys.
+    fn node(
+        &mut self,
+        at: NodeRef,
+        level: u8,
+        low: &[u8],
+        high: Option<&[u8]>,
+    ) -> Result<u64, Broken> {
+        let options = &self.tree.options;
+        let bytes = self.owner.slice(at.offset(), options.node_bytes);
+        let expected = Expected { at: Some(at), tree: self.tree.at, level };
+        let node = OrderedNode::verify(bytes, self.tree.home, expected, Proof::Checksum);
+        let node = node.map_err(|_| Broken { at, what: "it does not prove itself" })?;
+        demand(node.low() == low && node.high() == high, at, "its fences are not its parent's")?;
+        demand(node.entries() <= options.fan_out, at, "it has too many entries")?;
+        demand(node.keys() == options.keys, at, "its keys have another form")?;
+        let shape = &mut self.levels[level as usize];
+        let is_first = shape.nodes == 0;
+        shape.nodes += 1;
+        shape.entries += node.entries() as u64;
+        shape.bytes += node.used_bytes() as u64;
+        let link = std::mem::replace(&mut self.links[level as usize], node.right());
+        demand(is_first || link == Some(at), at, "the link of its left neighbour misses it")?;
+        let keys = keys_of(&node);
+        let ascend = keys.windows(2).all(|pair| pair[0] < pair[1]);
+        demand(ascend, at, "its keys do not ascend")?;
+        if level == 0 {
+            let are_inside = keys.iter().all(|key| node.place_of(key).is_eq());
+            demand(are_inside, at, "a key is not between its fences")?;
+            return Ok(keys.len() as u64);
+        }
+        demand(!keys.is_empty(), at, "it has no child")?;
+        let mut below = 0;
+        for index in 0..keys.len() {
+            let child = node.child(index).expect("an entry");
+            let from = if index == 0 { low } else { &keys[index][..] };
+            let to = keys.get(index + 1).map(|key| &key[..]).or(high);
+            let count = self.node(child, level - 1, from, to)?;
+            let stored = self.owner.word(self.tree.count_word(at, index));
+            demand(stored == count, at, "a count is not that of the child's keys")?;
+            below += count;
+        }
+        Ok(below)
+    }
+}
+
+fn keys_of(node: &OrderedNode<'_>) -> Vec<Vec<u8>> {
+    let mut key = [0; MAX_ORDERED_KEY_BYTES];
+    let keys =
+        (0..node.entries()).map(|index| node.key(index, &mut key).expect("an entry").to_vec());
+    keys.collect()
+}

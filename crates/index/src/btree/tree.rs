@@ -1,0 +1,270 @@
+//! The owner's interface to one key.
+
+use super::image::{Entry, Image, Room};
+use super::plan::{Plan, store_header, store_new};
+use crate::pool::{Arena, Pool, set_dead, set_state};
+use remora_arena::{ArenaFull, Journal, Owner};
+use remora_layout::btree::{
+    INTEGER_BYTES, KeyForm, OrderedHeader, OrderedNode, Value, count_offset, least_node_bytes,
+};
+use remora_layout::limits::{
+    MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT, SLOT_UNIT_BYTES,
+    WORD_BYTES,
+};
+use remora_layout::node::{Home, NodeRef};
+use remora_layout::record::State;
+
+/// Why a tree was not changed.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+pub enum TreeError {
+    /// There is no memory for another node.
+    #[error(transparent)]
+    Full(#[from] ArenaFull),
+    /// The settings are beyond the limits.
+    #[error("a B+tree has a fan-out of {MIN_FAN_OUT} to {MAX_FAN_OUT}, and nodes that hold it")]
+    BadOptions,
+    /// The key is not of the tree's form, or too long.
+    #[error(
+        "keys of this B+tree have 8 bytes if they are integers, and are not longer than it allows"
+    )]
+    BadKey,
+    /// The value is longer than the tree's nodes allow.
+    #[error("the value is too long to lie in a leaf")]
+    ValueTooLong,
+    /// Entries can be loaded into an empty tree only, sorted, each key once.
+    #[error("only sorted entries can be loaded, each key once, and only into an empty tree")]
+    NotLoadable,
+}
+
+/// The settings of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What the keys are.
+    pub keys: KeyForm,
+    /// Entries that a node may have.
+    pub fan_out: usize,
+    /// Longest key, in bytes.
+    pub key_bytes: usize,
+    /// Longest value that lies in a leaf, in bytes.
+    pub value_bytes: usize,
+    /// Bytes of a node, at least `least_node_bytes` of the layout.
+    pub node_bytes: usize,
+}
+
+impl Options {
+    /// Integers of 64 bits with values of 8 bytes at most.
+    pub fn integers(fan_out: usize) -> Self {
+        let (keys, key_bytes, value_bytes) = (KeyForm::Integers, INTEGER_BYTES, WORD_BYTES);
+        let full = least_node_bytes(fan_out, key_bytes, value_bytes) + fan_out * 3 * WORD_BYTES;
+        let full = full.next_multiple_of(SLOT_UNIT_BYTES);
+        Self { keys, fan_out, key_bytes, value_bytes, node_bytes: full }
+    }
+
+    /// Byte strings, and values, of these lengths at most; a node has room for a full fan-out of
+    /// entries of `usual_bytes` behind the head.
+    pub fn byte_strings(
+        fan_out: usize,
+        key_bytes: usize,
+        value_bytes: usize,
+        usual_bytes: usize,
+    ) -> Self {
+        let least = least_node_bytes(fan_out, key_bytes, value_bytes);
+        let full = (fan_out * (usual_bytes + 4 * WORD_BYTES)).next_multiple_of(SLOT_UNIT_BYTES);
+        let node_bytes = least.max(full);
+        Self { keys: KeyForm::Bytes, fan_out, key_bytes, value_bytes, node_bytes }
+    }
+
+    /// Whether a key may be in such a tree.
+    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), TreeError> {
+        let fits = match self.keys {
+            KeyForm::Integers => key.len() == INTEGER_BYTES,
+            KeyForm::Bytes => key.len() <= self.key_bytes,
+        };
+        if fits { Ok(()) } else { Err(TreeError::BadKey) }
+    }
+
+    fn checked(self) -> Result<Self, TreeError> {
+        let is_sound = (MIN_FAN_OUT..=MAX_FAN_OUT).contains(&self.fan_out)
+            && self.key_bytes <= MAX_ORDERED_KEY_BYTES
+            && self.value_bytes <= MAX_ORDERED_NODE_BYTES
+            && (self.keys == KeyForm::Bytes || self.key_bytes == INTEGER_BYTES)
+            && self.node_bytes.is_multiple_of(SLOT_UNIT_BYTES)
+            && self.node_bytes <= MAX_ORDERED_NODE_BYTES
+            && self.node_bytes >= least_node_bytes(self.fan_out, self.key_bytes, self.value_bytes);
+        if is_sound { Ok(self) } else { Err(TreeError::BadOptions) }
+    }
+}
+
+/// A tree of keys with values. Each key occurs once.
+pub struct Tree {
+    pub(super) home: Home,
+    /// The place of the header.
+    pub(super) at: NodeRef,
+    pub(super) header: OrderedHeader,
+    pub(super) pool: Pool,
+    pub(super) options: Options,
+    pub(super) keys: u64,
+    pub(super) scratch: Vec<u8>,
+}
+
+/// A node in its owner's memory.
+#[inline]
+pub(super) fn node_in<J: Journal>(
+    owner: &Owner<J>,
+    at: NodeRef,
+    node_bytes: usize,
+) -> OrderedNode<'_> {
+    OrderedNode::parse(owner.slice(at.offset(), node_bytes)).expect("the owner's own")
+}
+
+impl Tree {
+    /// An empty tree, whose header is to lie at `at`:
+    /// [`remora_layout::btree::ORDERED_ROOT_BYTES`] that are the caller's, under a generation never
+    /// used there before. Readers that know the place can read it when this returns.
+    ///
+    /// # Errors
+    /// No memory for its first node, or settings beyond the limits.
+    pub fn create<J: Journal>(
+        arena: &mut Arena<'_, J>,
+        home: Home,
+        at: NodeRef,
+        options: Options,
+    ) -> Result<Self, TreeError> {
+        let options = options.checked()?;
+        let mut pool = Pool::new(options.node_bytes);
+        let root = pool.take(arena)?;
+        let header = OrderedHeader {
+            fan_out: options.fan_out as u16,
+            height: 1,
+            keys: options.keys,
+            node_bytes: options.node_bytes as u32,
+            root,
+        };
+        let scratch = vec![0; options.node_bytes];
+        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch };
+        store_new(&mut tree, arena, root, &Image::default());
+        store_header(arena.owner, home, at, &header, true);
+        set_state(arena.owner, at, State::Live);
+        Ok(tree)
+    }
+
+    /// Ends the tree and frees its nodes' memory; its header is dead, and the header's place
+    /// belongs to the caller.
+    pub fn destroy<J: Journal>(mut self, arena: &mut Arena<'_, J>) {
+        set_dead(arena.owner, self.at);
+        // No reader finds a freed node through a live header.
+        arena.owner.release();
+        self.pool.give_all(arena);
+    }
+
+    /// The place of the header, at which a reader begins.
+    pub fn at(&self) -> NodeRef {
+        self.at
+    }
+
+    /// The content of the header.
+    pub fn header(&self) -> OrderedHeader {
+        self.header
+    }
+
+    /// Keys in the tree.
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Nodes in the tree.
+    pub fn nodes(&self) -> u64 {
+        self.pool.used()
+    }
+
+    /// Bytes of the arena that it takes, unused places included.
+    pub fn bytes(&self) -> u64 {
+        self.pool.bytes()
+    }
+
+    pub(super) fn room(&self) -> Room {
+        let Options { keys, fan_out, node_bytes, .. } = self.options;
+        Room { keys, fan_out, node_bytes }
+    }
+
+    #[inline]
+    pub(super) fn node<'a, J: Journal>(&self, owner: &'a Owner<J>, at: NodeRef) -> OrderedNode<'a> {
+        node_in(owner, at, self.options.node_bytes)
+    }
+
+    /// The word with the keys below a child.
+    pub(super) fn count_word(&self, at: NodeRef, index: usize) -> usize {
+        let Options { fan_out, node_bytes, .. } = self.options;
+        (at.offset() + count_offset(node_bytes, fan_out, index)) / WORD_BYTES
+    }
+
+    pub(super) fn image<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) -> Image {
+        let count = |index| owner.word(self.count_word(at, index));
+        Image::of(&self.node(owner, at), count)
+    }
+
+    /// The leaf of a key.
+    #[inline]
+    pub(super) fn leaf_of<J: Journal>(&self, owner: &Owner<J>, key: &[u8]) -> NodeRef {
+        let mut at = self.header.root;
+        for _ in 1..self.header.height {
+            let node = self.node(owner, at);
+            at = node.child(node.child_index(key)).expect("an inner node has children");
+        }
+        at
+    }
+
+    /// The value of a key; `None` if it is not there.
+    #[inline]
+    pub fn get<'a, J: Journal>(&self, owner: &'a Owner<J>, key: &[u8]) -> Option<Value<'a>> {
+        self.options.check_key(key).ok()?;
+        let leaf = self.node(owner, self.leaf_of(owner, key));
+        leaf.value(leaf.position(key).ok()?)
+    }
+
+    /// Gives a key a value. True if the key is new.
+    ///
+    /// # Errors
+    /// The key or the value does not fit, or there is no memory; nothing has changed.
+    pub fn set<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Result<bool, TreeError> {
+        self.options.check_key(key)?;
+        if value.bytes.len() > self.options.value_bytes {
+            return Err(TreeError::ValueTooLong);
+        }
+        let mut plan = Plan::at(self, arena.owner, key);
+        let entry = Entry::of_value(key, value);
+        let is_new = match plan.position {
+            Ok(index) => {
+                plan.leaf.entries[index] = entry;
+                false
+            }
+            Err(index) => {
+                plan.leaf.entries.insert(index, entry);
+                true
+            }
+        };
+        plan.carry_out(self, arena)?;
+        self.keys += u64::from(is_new);
+        Ok(is_new)
+    }
+
+    /// Removes a key. True if it was there.
+    ///
+    /// It never needs memory, and so never fails for lack of it.
+    pub fn delete<J: Journal>(&mut self, arena: &mut Arena<'_, J>, key: &[u8]) -> bool {
+        if self.options.check_key(key).is_err() {
+            return false;
+        }
+        let mut plan = Plan::at(self, arena.owner, key);
+        let Ok(index) = plan.position else { return false };
+        plan.leaf.entries.remove(index);
+        plan.carry_out(self, arena).expect("a node with less in it is not divided");
+        self.keys -= 1;
+        true
+    }
+}
