@@ -18,6 +18,7 @@
 //! further left by merges only, and these end a node.
 
 mod bulk;
+mod change;
 mod check;
 mod get;
 mod image;

@@ -1,8 +1,7 @@
-//! The owner's interface to one key.
+//! The owner's tree: its settings, its nodes, and what is at a key.
 
-use super::image::{Entry, Image, Room};
-use super::plan::{Plan, store_header, store_new};
-use crate::pool::{Arena, Pool, set_dead, set_state};
+use super::image::{Image, Room};
+use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
     INTEGER_BYTES, KeyForm, OrderedHeader, OrderedNode, Value, count_offset, least_node_bytes,
@@ -12,7 +11,6 @@ use remora_layout::limits::{
     WORD_BYTES,
 };
 use remora_layout::node::{Home, NodeRef};
-use remora_layout::record::State;
 
 /// Why a tree was not changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
@@ -83,7 +81,7 @@ impl Options {
         if fits { Ok(()) } else { Err(TreeError::BadKey) }
     }
 
-    fn checked(self) -> Result<Self, TreeError> {
+    pub(super) fn checked(self) -> Result<Self, TreeError> {
         let is_sound = (MIN_FAN_OUT..=MAX_FAN_OUT).contains(&self.fan_out)
             && self.key_bytes <= MAX_ORDERED_KEY_BYTES
             && self.value_bytes <= MAX_ORDERED_NODE_BYTES
@@ -118,36 +116,6 @@ pub(super) fn node_in<J: Journal>(
 }
 
 impl Tree {
-    /// An empty tree, whose header is to lie at `at`:
-    /// [`remora_layout::btree::ORDERED_ROOT_BYTES`] that are the caller's, under a generation never
-    /// used there before. Readers that know the place can read it when this returns.
-    ///
-    /// # Errors
-    /// No memory for its first node, or settings beyond the limits.
-    pub fn create<J: Journal>(
-        arena: &mut Arena<'_, J>,
-        home: Home,
-        at: NodeRef,
-        options: Options,
-    ) -> Result<Self, TreeError> {
-        let options = options.checked()?;
-        let mut pool = Pool::new(options.node_bytes);
-        let root = pool.take(arena)?;
-        let header = OrderedHeader {
-            fan_out: options.fan_out as u16,
-            height: 1,
-            keys: options.keys,
-            node_bytes: options.node_bytes as u32,
-            root,
-        };
-        let scratch = vec![0; options.node_bytes];
-        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch };
-        store_new(&mut tree, arena, root, &Image::default());
-        store_header(arena.owner, home, at, &header, true);
-        set_state(arena.owner, at, State::Live);
-        Ok(tree)
-    }
-
     /// Ends the tree and frees its nodes' memory; its header is dead, and the header's place
     /// belongs to the caller.
     pub fn destroy<J: Journal>(mut self, arena: &mut Arena<'_, J>) {
@@ -220,51 +188,5 @@ impl Tree {
         self.options.check_key(key).ok()?;
         let leaf = self.node(owner, self.leaf_of(owner, key));
         leaf.value(leaf.position(key).ok()?)
-    }
-
-    /// Gives a key a value. True if the key is new.
-    ///
-    /// # Errors
-    /// The key or the value does not fit, or there is no memory; nothing has changed.
-    pub fn set<J: Journal>(
-        &mut self,
-        arena: &mut Arena<'_, J>,
-        key: &[u8],
-        value: Value<'_>,
-    ) -> Result<bool, TreeError> {
-        self.options.check_key(key)?;
-        if value.bytes.len() > self.options.value_bytes {
-            return Err(TreeError::ValueTooLong);
-        }
-        let mut plan = Plan::at(self, arena.owner, key);
-        let entry = Entry::of_value(key, value);
-        let is_new = match plan.position {
-            Ok(index) => {
-                plan.leaf.entries[index] = entry;
-                false
-            }
-            Err(index) => {
-                plan.leaf.entries.insert(index, entry);
-                true
-            }
-        };
-        plan.carry_out(self, arena)?;
-        self.keys += u64::from(is_new);
-        Ok(is_new)
-    }
-
-    /// Removes a key. True if it was there.
-    ///
-    /// It never needs memory, and so never fails for lack of it.
-    pub fn delete<J: Journal>(&mut self, arena: &mut Arena<'_, J>, key: &[u8]) -> bool {
-        if self.options.check_key(key).is_err() {
-            return false;
-        }
-        let mut plan = Plan::at(self, arena.owner, key);
-        let Ok(index) = plan.position else { return false };
-        plan.leaf.entries.remove(index);
-        plan.carry_out(self, arena).expect("a node with less in it is not divided");
-        self.keys -= 1;
-        true
     }
 }
