@@ -198,7 +198,12 @@ impl Reader {
             }
         };
         assert!(counts.lag_ns > 0, "a replica is never taken for a primary");
-        assert_eq!(self.session.lag(), Some(Duration::from_nanos(counts.lag_ns)));
+        // Before a replica has said its lag, that is not known.
+        let lag = match counts.lag_ns {
+            u64::MAX => Duration::MAX,
+            known => Duration::from_nanos(known),
+        };
+        assert_eq!(self.session.lag(), Some(lag));
         let stale = writer.check(number, began, Duration::from_nanos(counts.lag_ns));
         self.oldest = self.oldest.max(stale);
         self.one_sided[which] += u64::from(counts.read == 1);

@@ -255,8 +255,8 @@ fn chase_asked(
     Ok(Asked { answer, served_by: ServedBy::asked_after(cost.round_trips), counts })
 }
 
-/// Follows many links: READs for all of them in one batch, then what these have left, then one pipeline of
-/// questions for those that reading did not conclude. Calls `each` once for each, in any order.
+/// Follows many links: READs for all of them in one batch, then what these have left, then one question
+/// for each that reading did not conclude. Calls `each` once for each, in any order.
 pub(crate) fn chase_batch(
     core: &mut Core,
     links: &mut LinkSession,
