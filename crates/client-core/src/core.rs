@@ -117,19 +117,9 @@ impl Core {
         &mut self,
         shard: usize,
         command: &Command<'_>,
-        take: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<Answer, Error> {
-        let ticket = self.send_to(shard, command)?;
-        self.collect_parts(shard, ticket, take)
-    }
-
-    /// The rest of [`Core::ask_parts_of`], after the request was sent.
-    fn collect_parts(
-        &mut self,
-        shard: usize,
-        ticket: Ticket,
         mut take: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<Answer, Error> {
+        let ticket = self.send_to(shard, command)?;
         let mut counts = Counts::default();
         // Bounded by the bytes that a search may return.
         loop {
@@ -157,22 +147,12 @@ impl Core {
         key: &[u8],
         request: Request<'_>,
     ) -> Result<(Vec<u8>, Counts), Error> {
-        let ticket = self.send_to(shard, &Command::Of { key, request })?;
-        self.collect_list(shard, ticket)
-    }
-
-    /// The rest of [`Core::ask_list`], after the request was sent.
-    pub fn collect_list(
-        &mut self,
-        shard: usize,
-        ticket: Ticket,
-    ) -> Result<(Vec<u8>, Counts), Error> {
         let mut list = Vec::new();
         let take = |part: &[u8]| {
             list.extend_from_slice(part);
             Ok(())
         };
-        let answer = self.collect_parts(shard, ticket, take)?;
+        let answer = self.ask_in_parts(shard, key, request, take)?;
         match Items::parse(&list) {
             Some(_) => Ok((list, answer.counts)),
             None => Err(self.asker.endpoint.end(Error::Protocol("a list with wrong lengths"))),

@@ -7,7 +7,7 @@ use remora_client_core::{
     Counts, Explanation, OpenTree, Options, Path, Predicate, Query, Rect, Route, ServedBy, Session,
 };
 use remora_command_line::{Address, DEFAULT_SERVER, Policy, Transport, connect, usage};
-use remora_plan::{Explain, Limit, Plan, Start, text};
+use remora_plan::{Explain, Limit, Plan, text};
 use serde::Serialize;
 use std::io::Write;
 
@@ -203,15 +203,6 @@ impl Operation {
     }
 }
 
-/// The key from which a plan starts, or the first of them.
-fn first_key(start: &Start) -> &[u8] {
-    match start {
-        Start::Keys(keys) => keys.first().map_or(b"", |key| key),
-        Start::List { key, .. } => key,
-        Start::Window { objects, .. } | Start::Nearest { objects, .. } => &objects.tree,
-    }
-}
-
 /// The target of the operation.
 enum Target<'a> {
     Key(&'a str),
@@ -228,7 +219,7 @@ impl<'a> Target<'a> {
         if let Some(plan) = plan {
             // What is read before the server has answered once is of an unknown age, as if it came from a
             // replica. So the session asks first, as it does to open a tree.
-            session.exists(first_key(plan.start()))?;
+            session.exists(plan.start().first_key().map_or(b"", |key| key))?;
             return Ok(Self::Plan(plan));
         }
         let mut open = |name: &str| {

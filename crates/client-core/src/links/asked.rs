@@ -1,12 +1,9 @@
 //! Asking for what a key holds, whatever its type.
 
 use super::content::{HashContent, Target};
-use crate::asker::PIPELINE_CHUNK;
 use crate::core::Core;
 use crate::counts::Counts;
-use crate::elements::encoded;
 use crate::error::Error;
-use crate::in_flight::Ticket;
 use crate::large::ask_any_size;
 use remora_plan::Bytes;
 use remora_protocol::hash::{HashCommand, Told};
@@ -38,14 +35,11 @@ impl Answered {
     }
 }
 
-/// A key, and the fields that are wanted if it holds a hash; `None`: all.
-pub(crate) type WantedKey<'k> = (&'k [u8], Option<&'k [Bytes]>);
-
 /// Asks for fields of a hash, all of them if none are named, or for the string that a key holds.
 /// `texts` says which of the two the last key held that was asked for: that is asked first.
 pub(crate) fn ask_target(
     core: &mut Core,
-    (key, names): WantedKey<'_>,
+    (key, names): (&[u8], Option<&[Bytes]>),
     texts: &mut bool,
 ) -> Result<(Answered, Counts), Error> {
     let mut counts = Counts::default();
@@ -72,67 +66,6 @@ pub(crate) fn ask_target(
     Ok((Answered::OtherType, counts))
 }
 
-/// Asks for many: `wanted` says keys and names, as for [`ask_target`]. Calls `each` with the number of each key.
-/// Strings are asked for in one pipeline. Hashes come one after the other: their replies have parts, and a
-/// session has one such request under way.
-pub(crate) fn ask_targets(
-    core: &mut Core,
-    wanted: &[WantedKey<'_>],
-    texts: &mut bool,
-    each: &mut dyn FnMut(&Core, usize, Answered),
-) -> Result<(), Error> {
-    let mut alone: Vec<usize> = Vec::new();
-    if *texts {
-        let mut tickets = Vec::new();
-        for (chunk, from) in wanted.chunks(PIPELINE_CHUNK).zip((0..).step_by(PIPELINE_CHUNK)) {
-            tickets.clear();
-            let asked =
-                ask_texts(
-                    core,
-                    chunk,
-                    &mut tickets,
-                    &mut |core, number, answered| match answered {
-                        Some(answered) => each(core, from + number, answered),
-                        None => alone.push(from + number),
-                    },
-                );
-            if asked.is_err() {
-                core.asker.abandon_all(tickets.iter().copied());
-            }
-            asked?;
-        }
-    } else {
-        alone.extend(0..wanted.len());
-    }
-    for number in alone {
-        let (answered, _) = ask_target(core, wanted[number], texts)?;
-        each(core, number, answered);
-    }
-    Ok(())
-}
-
-/// Asks for some strings; tells of each what came, `None` if it is to be asked for alone.
-fn ask_texts(
-    core: &mut Core,
-    wanted: &[WantedKey<'_>],
-    tickets: &mut Vec<(usize, Ticket)>,
-    each: &mut dyn FnMut(&Core, usize, Option<Answered>),
-) -> Result<(), Error> {
-    for (key, _) in wanted {
-        tickets.push(core.send(&Command::Get { key })?);
-    }
-    for (number, &(shard, ticket)) in tickets.iter().enumerate() {
-        let answer = core.collect(shard, ticket)?;
-        let answered = match core.accepted(answer) {
-            Ok(answer) => Some(answer.value.map_or(Answered::Gone, Answered::Text)),
-            Err(Error::Refused(Status::WrongType | Status::NeedsBuffer)) => None,
-            Err(error) => return Err(error),
-        };
-        each(core, number, answered);
-    }
-    Ok(())
-}
-
 fn ask_text(core: &mut Core, key: &[u8]) -> Result<(Answered, Counts), Error> {
     let answer = ask_any_size(core, &Command::Get { key })?;
     Ok((answer.value.map_or(Answered::Gone, Answered::Text), answer.counts))
@@ -143,50 +76,31 @@ fn ask_hash(
     key: &[u8],
     names: Option<&[Bytes]>,
 ) -> Result<(Answered, Counts), Error> {
-    let (shard, ticket) = send_hash(core, key, names)?;
-    let (list, counts) = core.collect_list(shard, ticket)?;
-    match hash_of(core, list, names) {
-        Some(answered) => Ok((answered, counts)),
-        // No such field, or no hash: all of it, in one look, says which.
-        None => ask_hash(core, key, None),
-    }
-}
-
-fn send_hash(
-    core: &mut Core,
-    key: &[u8],
-    names: Option<&[Bytes]>,
-) -> Result<(usize, Ticket), Error> {
+    let (_, shard) = core.directory.locate(key)?;
     let Some(names) = names else {
         let request = HashCommand::All { told: Told::Both }.request();
-        return core.send(&Command::Of { key, request });
+        let (list, counts) = core.ask_list(shard, key, request)?;
+        let answered = if list.is_empty() { Answered::Gone } else { Answered::Hash };
+        core.asker.endpoint.reply = list;
+        return Ok((answered, counts));
     };
-    let list = encoded(names.iter().map(|name| &name[..]));
-    let names = Items::parse(&list).expect("it was just made");
-    core.send(&Command::Of { key, request: HashCommand::GetMany { names }.request() })
-}
-
-/// What a list of a hash's fields says, which becomes the session's reply; `None` if named fields are not
-/// there.
-fn hash_of(core: &mut Core, list: Vec<u8>, names: Option<&[Bytes]>) -> Option<Answered> {
-    let pairs = match names {
-        None if list.is_empty() => return Some(Answered::Gone),
-        None => list,
-        Some(names) => {
-            let values = Items::parse(&list).expect("checked when it came");
-            let mut pairs = Vec::new();
-            for (name, value) in names.iter().zip(values.fields()) {
-                if let Some(value) = value {
-                    Items::push(&mut pairs, name);
-                    Items::push_field(&mut pairs, value);
-                }
-            }
-            pairs
+    let mut list = Vec::new();
+    names.iter().for_each(|name| Items::push(&mut list, name));
+    let request =
+        HashCommand::GetMany { names: Items::parse(&list).expect("it was just made") }.request();
+    let (values, counts) = core.ask_list(shard, key, request)?;
+    let mut pairs = Vec::new();
+    let values = Items::parse(&values).expect("checked when it came");
+    for (name, value) in names.iter().zip(values.fields()) {
+        if let Some(value) = value {
+            Items::push(&mut pairs, name);
+            Items::push_field(&mut pairs, value);
         }
-    };
+    }
     if pairs.is_empty() {
-        return None;
+        // No such field, or no hash: all of it, in one look, says which.
+        return ask_hash(core, key, None);
     }
     core.asker.endpoint.reply = pairs;
-    Some(Answered::Hash)
+    Ok((Answered::Hash, counts))
 }

@@ -1,6 +1,6 @@
 //! Following links: one at a time, or many in one batch.
 
-use super::asked::{Answered, ask_target, ask_targets};
+use super::asked::{Answered, ask_target};
 use super::content::target_of;
 use super::mending::StaleLinks;
 use super::{Chased, EachChased, Link};
@@ -301,13 +301,12 @@ fn fetch(
             each(number, &chased);
         })?,
     }
-    let wanted: Vec<_> = asks.iter().map(|(of, _)| (all[*of].key, all[*of].names)).collect();
-    ask_targets(core, &wanted, texts, &mut |core, at, answer| {
-        let (number, reads) = asks[at];
-        let counts = Counts { operations: 1, asked: 1, ..Counts::default() };
-        let asked = Asked { answer, served_by: ServedBy::asked_after(reads), counts };
+    for (number, reads) in asks {
+        let mut asked = chase_asked(core, texts, &all[number], Counts::default())?;
+        asked.served_by = ServedBy::asked_after(reads);
         each(number, &asked.chased(core, &all[number]));
-    })
+    }
+    Ok(())
 }
 
 /// What a caller does with each key that was looked for: with the record that was found, whose bytes have
