@@ -160,7 +160,7 @@ fn a_hop_is_one_read_and_a_stale_hint_costs_two_more() {
     let stale = count(&report, "stale");
     assert!(stale > users / 4 && stale < users, "{report}");
     // Two READs more, and one message that names the link to its owner. No link leads to the source: a
-    // cached pointer to it may be stale, and nobody is told.
+    // cached pointer to it may be stale, and there is no link to report.
     let told = asked_in_time(&report);
     assert!(told <= stale && stale - told <= count(&report, "hits"), "{report}");
     assert_eq!(trips(&report), users + chunks + 2 * stale + told, "{report}");

@@ -39,7 +39,7 @@ impl Session {
     /// Removes up to `count` elements from the front of the first of some keys' lists that has some, in the
     /// order of the keys, or waits until one has: for this time, `None` for without end. Gives the key and
     /// the elements, the first one first; `None` once the time is over. The keys may lie in any shards.
-    /// Those who wait for one list, by whatever command, are served in the order in which they began.
+    /// The server serves requests that wait for one list in the order in which they began, whatever their command.
     ///
     /// # Errors
     /// See [`Error`]. [`Refusal::WaitEnded`](crate::Refusal::WaitEnded): the server became a replica;
@@ -295,9 +295,9 @@ impl ListKey<'_> {
 
     /// Moves an element from one end of the list, `from`, to one end, `to`, of another key's list, as one
     /// change, or waits until there is one: for this time, `None` for without end. Gives the element; `None`
-    /// once the time is over. The other key may lie in any shard. Those who wait for one list, by whatever
-    /// command, are served in the order in which they began; what several of them move to another shard at
-    /// the same time arrives in any order.
+    /// once the time is over. The other key may lie in any shard. The server serves requests that wait for
+    /// one list in the order in which they began; elements that several of them move to another shard at the
+    /// same time arrive in any order.
     ///
     /// # Errors
     /// See [`Error`]. [`Refusal::WaitEnded`](crate::Refusal::WaitEnded): the server became a replica; nothing

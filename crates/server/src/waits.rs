@@ -138,7 +138,7 @@ impl Waits {
         Some(token)
     }
 
-    /// Who began the request has ended it, or takes no answer to it any more.
+    /// The request has ended, or its client takes no answer to it any more.
     pub fn withdraw(&mut self, serial: u64) {
         self.remove(serial, None);
     }

@@ -60,7 +60,7 @@ hops=$(($(number wire lookups) + $(number wire chases)))
 ((on_wire < hops + hops / 4)) || ((late > 0)) || fail "$hops hops, and $on_wire READs on the wire"
 passed "$hops hops, $on_wire READs on the wire, $late late"
 
-# Users that were written anew lie elsewhere: who follows a link to them finds them, and no other.
+# Users that were written anew lie elsewhere: a client that follows a link to them finds them, and no other.
 links stale --path read --batch 1 --loaded --updates 0.5 --transport verbs || fail "a search by stale hints"
 [[ $(number stale reached) == "$users" ]] || fail "by stale hints: $(counted stale)"
 (($(number stale stale) > 0)) || fail "no hint was stale: $(counted stale)"

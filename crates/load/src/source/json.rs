@@ -12,7 +12,7 @@ type Members<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
 
 /// Names of members that are kept for a message.
 const NAMES_TOLD: usize = 20;
-/// Characters that are told of each.
+/// Characters of each that the message has.
 const NAME_CHARACTERS: usize = 40;
 
 /// Columns of a mapping that no row has.

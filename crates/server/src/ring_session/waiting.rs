@@ -192,7 +192,7 @@ impl RingSession {
     }
 
     /// Ends a wait: by this status, or by the answer that the shard has for it. What is on its way from
-    /// another shard would come too late: the client is told that the wait has ended, and the answer is
+    /// another shard would come too late: the client hears that the wait has ended, and the answer is
     /// dropped.
     fn end_wait(
         &mut self,

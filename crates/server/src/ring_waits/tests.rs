@@ -56,7 +56,7 @@ fn the_shards_of_all_keys_are_asked_under_the_claim_of_the_session() {
             assert!(wait.claim.is_taken(), "it is one claim");
         }
     }
-    // The session has ended the wait: all shards are told.
+    // The session has ended the wait: all shards hear of it.
     rings.carry_out(&mut waits, (3, WaitOrder::End(9)), shard_of);
     for shard in [1, 2] {
         let (at, job) = job(&mut waits);

@@ -216,7 +216,7 @@ impl SimClient {
         }
     }
 
-    /// A link that it has read, at this server or at one before, or one that nobody has read.
+    /// A link that it has read, at this server or at one before, or one that no client has read.
     fn some_link(&self) -> KeptLink {
         let at = self.draw(self.links.len() as u64 + 1) as usize;
         self.links.get(at).cloned().unwrap_or_else(|| {

@@ -27,7 +27,7 @@ pub(super) fn with_hints<J: Journal>(
     let links = packed::fields(packed).filter(|(_, field)| field.is_link);
     let hint = |(_, field): (&[u8], Field<'_>)| store.hint_of(on.hash.database(), field.value);
     let hints: Vec<u64> = links.map(hint).take(MAX_LINKS + 1).collect();
-    // Nobody writes more links than that; a record that came with them has no hints.
+    // No command writes more links than that; a record that came with more has no hints.
     let mut value = Vec::new();
     (1..=MAX_LINKS).contains(&hints.len()).then(|| {
         link::make(&mut value, RECORD_HEADER_BYTES + on.key.len(), packed, &hints);

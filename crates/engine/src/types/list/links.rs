@@ -21,7 +21,7 @@ pub(super) fn with_hints<J: Journal>(
         _ => None,
     });
     let hints: Vec<u64> = links.take(MAX_LINKS + 1).collect();
-    // Nobody writes more links than that; a record that came with them has no hints.
+    // No command writes more links than that; a record that came with more has no hints.
     let mut value = Vec::new();
     (1..=MAX_LINKS).contains(&hints.len()).then(|| {
         link::make(&mut value, RECORD_HEADER_BYTES + on.key.len(), entries, &hints);
