@@ -10,6 +10,7 @@ pub mod btree;
 pub mod chain;
 pub mod hash;
 mod pool;
+mod round;
 pub mod rtree;
 mod slot_table;
 

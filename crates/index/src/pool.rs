@@ -206,3 +206,26 @@ pub(crate) fn finish<J: Journal>(
     owner.store(word_of(at, word::CHECKSUM), sum);
     owner.store_release(word_of(at, word::VERSION), version);
 }
+
+/// Writes a tree's header, the first time or over an older one: what kind of header it is, with its bytes, and
+/// its place, with what the checksum covers.
+pub(crate) fn store_header<J: Journal>(
+    owner: &mut Owner<J>,
+    home: Home,
+    (part, bytes): (CheckedPart, usize),
+    (at, checked): (NodeRef, &[u8]),
+    is_new: bool,
+) {
+    // Everything before is visible before the header changes.
+    owner.release();
+    let version = if is_new {
+        begin_new(owner, at)
+    } else {
+        let version = owner.word(word_of(at, word::VERSION)) | 1;
+        owner.store(word_of(at, word::VERSION), version);
+        owner.release();
+        version
+    };
+    owner.store_bytes(at.offset() + NODE_CHECKED_FROM, checked);
+    finish(owner, home, part, at, bytes, version + 1);
+}

@@ -4,16 +4,13 @@
 //! level agree. It concludes only from a leaf whose fences hold the key, and which is as durable as
 //! configured. There absence is certain, too: a leaf has all keys between its fences.
 
+use crate::round::Round;
 use remora_layout::arena_header::{durable_of, word};
 use remora_layout::btree::{Expected, OrderedHeader, OrderedNode, ValueRange};
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WALK_RIGHT_LINKS, WORD_BYTES};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof};
 use remora_walk::{Step, Walk, What};
 use std::cmp::Ordering;
-
-/// Which restart of a walk wants a node: it ignores the wants of earlier restarts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Round(u32);
 
 /// A node that a walk wants, in its tree's region.
 pub type Want = remora_walk::Want<Round>;

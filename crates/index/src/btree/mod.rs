@@ -27,7 +27,8 @@ mod range;
 mod tree;
 
 pub use crate::pool::Arena;
+pub use crate::round::Round;
 pub use check::{Broken, Shape};
-pub use get::{AskReason, Get, Round, Want};
+pub use get::{AskReason, Get, Want};
 pub use range::{Direction, Range};
 pub use tree::{Options, Tree, TreeError};

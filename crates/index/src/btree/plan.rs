@@ -3,7 +3,7 @@
 
 use super::image::{Entry, Image, Owned, Room};
 use super::tree::Tree;
-use crate::pool::{Arena, begin_new, finish, set_state, word_of};
+use crate::pool::{self, Arena, begin_new, finish, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{ORDERED_ROOT_BYTES, OrderedHeader, Ownership, encode, room_bytes};
 use remora_layout::limits::WORD_BYTES;
@@ -376,16 +376,6 @@ pub(super) fn store_header<J: Journal>(
     header: &OrderedHeader,
     is_new: bool,
 ) {
-    // Everything before is visible before the header changes.
-    owner.release();
-    let version = if is_new {
-        begin_new(owner, at)
-    } else {
-        let version = owner.word(word_of(at, word::VERSION)) | 1;
-        owner.store(word_of(at, word::VERSION), version);
-        owner.release();
-        version
-    };
-    owner.store_bytes(at.offset() + NODE_CHECKED_FROM, header.to_words().as_bytes());
-    finish(owner, home, CheckedPart::OrderedHeader, at, ORDERED_ROOT_BYTES, version + 1);
+    let part = (CheckedPart::OrderedHeader, ORDERED_ROOT_BYTES);
+    pool::store_header(owner, home, part, (at, header.to_words().as_bytes()), is_new);
 }

@@ -26,9 +26,10 @@ mod walk;
 mod write_set;
 
 pub use crate::pool::Arena;
+pub use crate::round::Round;
 pub use bulk::Build;
 pub use local::{LocalWalk, read_header, walk_locally};
 pub use nearest::{Nearest, NearestTurn};
 pub use search::{Cursor, Object};
 pub use tree::{Tree, TreeError, TreeOptions};
-pub use walk::{AskReason, Query, Round, Search, Want};
+pub use walk::{AskReason, Query, Search, Want};

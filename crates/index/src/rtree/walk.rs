@@ -8,6 +8,7 @@
 
 use super::scan::{AT_A_TIME, Test};
 use super::search::{Candidate, Object};
+use crate::round::Round;
 use remora_layout::arena_header::{durable_of, word};
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WORD_BYTES};
 use remora_layout::node::{
@@ -55,11 +56,6 @@ impl Query {
         Ok(self)
     }
 }
-
-/// Which restart of a search wants a node: the search ignores the wants of earlier
-/// restarts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Round(u32);
 
 /// A node that a search wants, in its tree's region.
 pub type Want = remora_walk::Want<Round>;

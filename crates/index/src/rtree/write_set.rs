@@ -18,7 +18,7 @@
 
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
-use crate::pool::{Arena, Pool, begin_new, finish, set_state, word_of};
+use crate::pool::{self, Arena, Pool, begin_new, finish, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
     CheckedPart, ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef,
@@ -343,16 +343,6 @@ pub(super) fn store_header<J: Journal>(
     header: &TreeHeader,
     is_new: bool,
 ) {
-    // Everything before is visible before the header changes.
-    owner.release();
-    let version = if is_new {
-        begin_new(owner, at)
-    } else {
-        let version = owner.word(word_of(at, word::VERSION)) | 1;
-        owner.store(word_of(at, word::VERSION), version);
-        owner.release();
-        version
-    };
-    owner.store_bytes(at.offset() + NODE_CHECKED_FROM, header.to_words().as_bytes());
-    finish(owner, home, CheckedPart::Header, at, TREE_HEADER_BYTES, version + 1);
+    let part = (CheckedPart::Header, TREE_HEADER_BYTES);
+    pool::store_header(owner, home, part, (at, header.to_words().as_bytes()), is_new);
 }
