@@ -149,3 +149,21 @@ fn a_session_s_requests_take_effect_in_order() {
     let last = [call(0, 9, set(1)), follows(call(0, 9, set(2)), 0), call(10, 11, get(Some(1)))];
     assert!(!is_good(KEEPS, &last));
 }
+
+/// A call without effect says nothing of the time: a write of unknown outcome that needed the value may have
+/// come before the value's time was over, though only a later call shows it.
+#[test]
+fn a_write_that_needs_a_value_may_come_before_its_time_is_over() {
+    let history = |between: KeyOp| {
+        [
+            call(0, 1, expiring(1, 10, 12)),
+            open(5, set_if(2, If::Present, None)),
+            call(20, 21, between),
+            call(30, 31, KeyOp::Exists { there: true }),
+            call(40, 41, get(Some(2))),
+        ]
+    };
+    assert!(is_good(KEEPS, &history(KeyOp::Nothing)));
+    assert!(!is_good(KEEPS, &history(get(None))), "it was seen to be gone");
+    assert!(!is_good(KEEPS, &history(get(Some(1)))), "its time was over");
+}

@@ -207,9 +207,12 @@ impl Search<'_> {
     }
 
     fn effects(&self, now: Moment, number: usize) -> impl Iterator<Item = Moment> {
-        let Moment { state, at_ns } = now;
         let call = &self.calls[number];
-        let now = Moment { state, at_ns: at_ns.max(call.invoked_ns) };
+        let now = match call.op {
+            // It shows nothing of any time: a value whose time is over by then may be overwritten before it.
+            KeyOp::Nothing => now,
+            _ => Moment { at_ns: now.at_ns.max(call.invoked_ns), ..now },
+        };
         self.keys.effects(now, &call.op, self.deadline_ns())
     }
 
@@ -219,16 +222,14 @@ impl Search<'_> {
         self.advance();
         // Bounded: each round lets one take effect.
         while self.first < self.calls.known {
-            let agrees = |&number: &usize| {
+            let agreeing = |number: usize| {
                 let is_look = self.calls[number].op.only_looks();
-                let after = self.effects(now, number).next().filter(|_| is_look);
-                after.is_some_and(|after| {
-                    let ends = self.calls.ends_between(now.at_ns, after.at_ns);
-                    after.state == now.state && !ends
-                })
+                let after = self.effects(now, number).next().filter(|_| is_look)?;
+                let ends = self.calls.ends_between(now.at_ns, after.at_ns);
+                (after.state == now.state && !ends).then_some((number, after))
             };
-            let Some(number) = self.returned().find(agrees) else { break };
-            now.at_ns = now.at_ns.max(self.calls[number].invoked_ns);
+            let Some((number, after)) = self.returned().find_map(agreeing) else { break };
+            now = after;
             self.take_effect(number);
         }
         now
