@@ -14,8 +14,11 @@
 //!   that is left out, or comes late, makes the log look older, never fresher;
 //! * a copy shows entries up to its end that may not be committed yet: the log is as fresh as
 //!   nothing until the commit position has reached that end;
-//! * the replica judges expiries by the clock of its primary: the log is as fresh as a clock only
-//!   once the replica's clock shows the time that came with it.
+//! * the primary reads its clock before its commit position. Readers of the replica judge expiries by
+//!   that time, not by a later one: a value that had been overwritten by then is still there, and would
+//!   be missing, which it never was at the primary;
+//! * the log is as fresh as a clock only once the clock that clients know shows the time that came with
+//!   it: a client never takes for live what had expired by then.
 
 use remora_layout::limits::LAG_MARKS;
 use std::collections::VecDeque;
@@ -31,6 +34,26 @@ pub struct Mark {
     pub time_ms: u64,
 }
 
+/// As of when a log, or a replica, is fresh.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreshAt {
+    /// The replica's monotonic clock, ns.
+    pub clock_ns: u64,
+    /// The time by which readers judge expiries, Unix ms.
+    pub time_ms: u64,
+}
+
+impl FreshAt {
+    /// The same of what consists of both.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            clock_ns: self.clock_ns.min(other.clock_ns),
+            time_ms: self.time_ms.min(other.time_ms),
+        }
+    }
+}
+
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct Freshness {
@@ -38,7 +61,7 @@ pub struct Freshness {
     floor: u64,
     /// Marks whose positions are not applied, oldest first.
     marks: VecDeque<Mark>,
-    at_ns: Option<u64>,
+    at: Option<FreshAt>,
     /// The last mark that was taken or left out; nothing goes back.
     last: Option<Mark>,
 }
@@ -46,7 +69,7 @@ pub struct Freshness {
 impl Freshness {
     /// Of a log whose entries up to this one are there, committed or not.
     pub const fn behind(sequence: u64) -> Self {
-        Self { floor: sequence, marks: VecDeque::new(), at_ns: None, last: None }
+        Self { floor: sequence, marks: VecDeque::new(), at: None, last: None }
     }
 
     /// Takes a mark.
@@ -88,14 +111,14 @@ impl Freshness {
             && mark.commit <= applied
             && mark.time_ms <= unix_ms
         {
-            self.at_ns = Some(mark.clock_ns);
+            self.at = Some(FreshAt { clock_ns: mark.clock_ns, time_ms: mark.time_ms });
             self.marks.pop_front();
         }
     }
 
-    /// The replica's clock, ns, as of which the log is fresh; `None` if that is not known.
-    pub fn at_ns(&self) -> Option<u64> {
-        self.at_ns
+    /// As of when the log is fresh; `None` if that is not known.
+    pub fn at(&self) -> Option<FreshAt> {
+        self.at
     }
 
     /// Marks that wait.
@@ -117,18 +140,18 @@ mod tests {
     #[test]
     fn a_log_is_as_fresh_as_a_clock_once_its_position_is_applied() {
         let mut log = Freshness::behind(0);
-        assert_eq!(log.at_ns(), None);
+        assert_eq!(log.at().map(|at| at.clock_ns), None);
         for (commit, clock_ns) in [(10, 5), (10, 7), (30, 9), (30, 11)] {
             log.take(mark(commit, clock_ns));
         }
         assert_eq!(log.waiting(), 2, "one position needs its newest clock only");
         for (applied, fresh) in [(9, None), (10, Some(7)), (29, Some(7)), (30, Some(11))] {
             log.advance(applied, TIME);
-            assert_eq!(log.at_ns(), fresh, "applied {applied}");
+            assert_eq!(log.at().map(|at| at.clock_ns), fresh, "applied {applied}");
         }
         // The link is lost: nothing comes, and the lag grows with the clock.
         log.advance(30, TIME + 60_000);
-        assert_eq!(log.at_ns(), Some(11));
+        assert_eq!(log.at().map(|at| at.clock_ns), Some(11));
     }
 
     #[test]
@@ -136,10 +159,14 @@ mod tests {
         let mut log = Freshness::behind(100);
         log.take(mark(99, 5));
         log.advance(100, TIME);
-        assert_eq!(log.at_ns(), None, "an entry of the copy may not be committed");
+        assert_eq!(
+            log.at().map(|at| at.clock_ns),
+            None,
+            "an entry of the copy may not be committed"
+        );
         log.take(mark(100, 6));
         log.advance(100, TIME);
-        assert_eq!(log.at_ns(), Some(6));
+        assert_eq!(log.at().map(|at| at.clock_ns), Some(6));
     }
 
     #[test]
@@ -147,9 +174,9 @@ mod tests {
         let mut log = Freshness::behind(0);
         log.take(mark(0, 5));
         log.advance(0, TIME - 1);
-        assert_eq!(log.at_ns(), None);
+        assert_eq!(log.at().map(|at| at.clock_ns), None);
         log.advance(0, TIME);
-        assert_eq!(log.at_ns(), Some(5));
+        assert_eq!(log.at().map(|at| at.clock_ns), Some(5));
     }
 
     #[test]
@@ -161,12 +188,12 @@ mod tests {
         // An honest primary never goes back; a smaller position must not look fresher.
         log.take(mark(5, 12));
         log.advance(19, TIME);
-        assert_eq!(log.at_ns(), None);
+        assert_eq!(log.at().map(|at| at.clock_ns), None);
         log.advance(20, TIME);
-        assert_eq!(log.at_ns(), Some(12));
+        assert_eq!(log.at().map(|at| at.clock_ns), Some(12));
         log.take(mark(50, 11));
         log.advance(50, TIME);
-        assert_eq!(log.at_ns(), Some(12));
+        assert_eq!(log.at().map(|at| at.clock_ns), Some(12));
     }
 
     #[test]
@@ -181,7 +208,7 @@ mod tests {
         let mut before = 0;
         for applied in 1..=marks {
             log.advance(applied, TIME);
-            let fresh = log.at_ns().unwrap_or(0);
+            let fresh = log.at().map(|at| at.clock_ns).unwrap_or(0);
             assert!(before <= fresh && fresh <= applied, "{fresh} with {applied} applied");
             before = fresh;
         }

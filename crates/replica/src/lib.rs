@@ -29,6 +29,6 @@ mod send;
 pub use feed::Feed;
 pub use follow::{FollowEvent, Follower, PrimaryFacts};
 pub use in_sync::{InSyncSet, Membership, RecordedSet, Standing};
-pub use lag::{Freshness, Mark};
+pub use lag::{FreshAt, Freshness, Mark};
 pub use receive::{FeedError, LogReceiver, Received};
 pub use send::{AskFor, LogSender, Urgency, Violation};

@@ -7,7 +7,7 @@
 //! * bytes that wait for their commit position are bounded. While they are at their bound, the
 //!   caller takes nothing out of the ring, and the primary has to wait.
 
-use crate::lag::{Freshness, Mark};
+use crate::lag::{FreshAt, Freshness, Mark};
 use remora_engine::TailPiece;
 use remora_layout::limits::{
     FEED_TAIL_BYTES, FEED_WAITING_BYTES, LOG_HELD_BYTES, MAX_EPOCH, MAX_SEQUENCE,
@@ -228,12 +228,11 @@ impl LogReceiver {
         Some(std::mem::take(&mut self.time_ms)).filter(|&time_ms| time_ms != 0)
     }
 
-    /// The entries up to `applied` are applied, and the server's clock shows `unix_ms`. Returns the
-    /// time, by the replica's monotonic clock in ns, at which the primary had committed no more
-    /// than what the replica has now; `None` if that is not known.
-    pub fn fresh_at(&mut self, applied: u64, unix_ms: u64) -> Option<u64> {
+    /// The entries up to `applied` are applied, and the server's clock shows `unix_ms`. Returns when
+    /// the primary had committed no more than what the replica has now; `None` if that is not known.
+    pub fn fresh_at(&mut self, applied: u64, unix_ms: u64) -> Option<FreshAt> {
         self.freshness.advance(applied, unix_ms);
-        self.freshness.at_ns()
+        self.freshness.at()
     }
 
     fn take_frames(&mut self, frames: &[u8]) -> Result<Received, FeedError> {

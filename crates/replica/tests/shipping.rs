@@ -10,7 +10,7 @@ use remora_log::LogKey;
 use remora_protocol::message::Status;
 use remora_protocol::replication::{Echo, FEED_HEADER_BYTES};
 use remora_protocol::{Command, Condition, Expiry};
-use remora_replica::{AskFor, LogReceiver, LogSender, Received, Violation};
+use remora_replica::{AskFor, FreshAt, LogReceiver, LogSender, Received, Violation};
 use remora_testing::Random;
 use std::collections::VecDeque;
 
@@ -228,6 +228,10 @@ fn no_entry_is_given_out_behind_the_commit_position() {
     assert!(!sender.has_news(&primary));
 }
 
+fn fresh(clock_ns: u64) -> Option<FreshAt> {
+    Some(FreshAt { clock_ns, time_ms: NOW.unix_ms })
+}
+
 /// What is given out for a promotion that fails is shown once it is committed, as a copy is.
 #[test]
 fn a_failed_promotion_leaves_nothing_that_counts_as_fresh() {
@@ -245,14 +249,14 @@ fn a_failed_promotion_leaves_nothing_that_counts_as_fresh() {
         receiver.take(&message(&mut sender, &mut primary)).unwrap();
     };
     hears(&mut receiver, 5, 2);
-    assert_eq!(receiver.fresh_at(2, NOW.unix_ms), Some(5));
+    assert_eq!(receiver.fresh_at(2, NOW.unix_ms), fresh(5));
     let (rest, beyond) = receiver.take_rest();
     assert_eq!((rest.len(), beyond), (1, 1));
     assert_eq!(receiver.fresh_at(3, NOW.unix_ms), None, "it has what is not committed");
     hears(&mut receiver, 7, 2);
     assert_eq!(receiver.fresh_at(3, NOW.unix_ms), None);
     hears(&mut receiver, 9, 3);
-    assert_eq!(receiver.fresh_at(3, NOW.unix_ms), Some(9));
+    assert_eq!(receiver.fresh_at(3, NOW.unix_ms), fresh(9));
 }
 
 /// A change costs one message, and not a second one for its commit position.
@@ -418,7 +422,7 @@ fn a_primary_echoes_the_newest_clock_of_a_replica_with_its_commit_position() {
     assert_eq!((receiver.take_time(), receiver.take_time()), (Some(time_ms), None));
     assert_eq!(receiver.fresh_at(0, time_ms), None, "it is not applied");
     assert_eq!(receiver.fresh_at(1, time_ms - 1), None, "the clock is behind");
-    assert_eq!(receiver.fresh_at(1, time_ms), Some(7));
+    assert_eq!(receiver.fresh_at(1, time_ms), Some(FreshAt { clock_ns: 7, time_ms }));
     // A clock that was not sent, and one that goes back.
     let mut forged = echo;
     forged[16] = 9;

@@ -65,7 +65,7 @@ pub use clock::MonotonicClock;
 pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};
-pub use replica_view::ReplicaView;
+pub use replica_view::{ReplicaView, TurnView};
 pub use server::Server;
 pub use shared::ServerCounts;
 pub use start_error::StartError;

@@ -3,8 +3,9 @@
 //! Invariants:
 //! * one word says all, so that the threads that answer read it alone: a primary's costs one load;
 //! * the clock of a replica is that of its primary, as the primary last said it, and goes on at the
-//!   rate of its own: readers judge expiries by it. It is never ahead, but for the drift of two
-//!   clocks since then;
+//!   rate of its own: clients know it. It is never ahead, but for the drift of two clocks since then;
+//! * the shards of a replica judge expiries by an earlier time: the primary's when it had committed no
+//!   more than what the replica has;
 //! * a time of freshness is stored after what it promises is applied, and is visible with it;
 //! * a primary of a cluster shows nothing once its lease has ended, whichever thread notices it first;
 //! * while a replica shows nothing, no clock is echoed and no reply renews a read lease. Before its
@@ -14,6 +15,7 @@ use crate::clock::MonotonicClock;
 use remora_layout::lag::Lag;
 use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS};
 use remora_protocol::message::Status;
+use remora_replica::FreshAt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,6 +61,9 @@ pub struct ReplicaView {
     /// The time as of which a replica is fresh, ns of its clock, whether it shows that or not; 0
     /// if it is not known.
     fresh_ns: AtomicU64,
+    /// The time by which the shards of a replica judge expiries, Unix ms; the greatest number at a
+    /// primary.
+    judging_ms: AtomicU64,
     /// By how much the primary's clock, Unix ms, was at least ahead of this server's monotonic clock,
     /// ms; and when that was found, ms of the latter plus 1, 0 for never.
     ahead_ms: AtomicI64,
@@ -85,6 +90,7 @@ impl ReplicaView {
             reads,
             word: word.into(),
             fresh_ns: 0.into(),
+            judging_ms: u64::MAX.into(),
             ahead_ms: 0.into(),
             ahead_at_ms: 0.into(),
             leased_ns: 0.into(),
@@ -112,6 +118,7 @@ impl ReplicaView {
     /// The server is a primary from now on.
     pub fn be_primary(&self) {
         self.fresh_ns.store(0, Ordering::Relaxed);
+        self.judging_ms.store(u64::MAX, Ordering::Relaxed);
         self.word.store(PRIMARY, Ordering::SeqCst);
     }
 
@@ -120,6 +127,7 @@ impl ReplicaView {
     pub fn lease(&self, until_ns: u64) {
         self.leased_ns.store(until_ns, Ordering::SeqCst);
         self.fresh_ns.store(0, Ordering::Relaxed);
+        self.judging_ms.store(u64::MAX, Ordering::Relaxed);
         self.word.store(LEASED, Ordering::SeqCst);
     }
 
@@ -162,9 +170,13 @@ impl ReplicaView {
         self.word.load(Ordering::Acquire) == LEASED && self.has_lease()
     }
 
-    /// The replica is as fresh as at this time, or it is not known how fresh it is. What `fresh_ns`
+    /// The replica is as fresh as at this time, or it is not known how fresh it is. What `fresh`
     /// promises is applied.
-    pub fn show(&self, fresh_ns: Option<u64>) {
+    pub fn show(&self, fresh: Option<FreshAt>) {
+        if let Some(fresh) = fresh {
+            self.judging_ms.store(fresh.time_ms, Ordering::Relaxed);
+        }
+        let fresh_ns = fresh.map(|fresh| fresh.clock_ns);
         self.fresh_ns.store(fresh_ns.unwrap_or(0), Ordering::Relaxed);
         let word = match (self.reads, fresh_ns) {
             (ReplicaReads::None, _) => REFUSES,
@@ -201,6 +213,12 @@ impl ReplicaView {
         }
     }
 
+    /// The time by which a shard judges expiries, Unix ms, while the server's clock shows `unix_ms`.
+    #[inline]
+    pub fn judging_ms(&self, unix_ms: u64) -> u64 {
+        unix_ms.min(self.judging_ms.load(Ordering::Relaxed))
+    }
+
     /// What the clock of a replica is to show, Unix ms: that of its primary, at the least. `None` if
     /// it has said nothing yet.
     pub fn primary_unix_ms(&self) -> Option<u64> {
@@ -234,7 +252,12 @@ impl ReplicaView {
     /// Why a read is refused; `None` if it is not.
     #[inline]
     pub fn refusal(&self) -> Option<Status> {
-        match self.word.load(Ordering::Acquire) {
+        self.refusal_of(self.word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn refusal_of(&self, word: u64) -> Option<Status> {
+        match word {
             REFUSES => Some(Status::NoReads),
             HIDDEN => Some(Status::Copying),
             LEASED if !self.has_lease() => Some(Status::Fenced),
@@ -256,12 +279,107 @@ impl ReplicaView {
     }
 }
 
+/// What the thread of one shard answers by: the freshness that it saw when its turn began, before it
+/// read the time by which it judges expiries. A later one would promise more than what it judges by.
+#[derive(Debug)]
+pub struct TurnView {
+    of: Arc<ReplicaView>,
+    seen: AtomicU64,
+}
+
+impl TurnView {
+    /// No turn has begun.
+    pub fn new(of: Arc<ReplicaView>) -> Self {
+        let seen = of.word.load(Ordering::Acquire).into();
+        Self { of, seen }
+    }
+
+    /// Of a server that is a primary for good.
+    pub fn of_primary() -> Arc<Self> {
+        Arc::new(Self::new(ReplicaView::of_primary()))
+    }
+
+    /// A turn begins; its clock is read after this.
+    #[inline]
+    pub fn begin_turn(&self) {
+        let word = self.of.word.load(Ordering::Acquire);
+        if word != self.seen.load(Ordering::Relaxed) {
+            self.seen.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// How old what a reader gets in this turn may be. It reads the clock now, as
+    /// [`ReplicaView::lag`] does.
+    #[inline]
+    pub fn lag(&self) -> Lag {
+        match self.seen.load(Ordering::Relaxed) {
+            PRIMARY => Lag::PRIMARY,
+            seen => self.lag_seen(seen),
+        }
+    }
+
+    #[cold]
+    fn lag_seen(&self, seen: u64) -> Lag {
+        let word = self.of.word.load(Ordering::Acquire);
+        match (seen >= FRESH, word >= FRESH) {
+            (true, true) => self.of.lag_of(seen.min(word)),
+            // It was promoted meanwhile, or shows nothing: a reader gets what it saw as a replica.
+            (true, false) => self.of.lag_of(seen),
+            (false, true) => Lag::UNKNOWN,
+            (false, false) => self.of.lag_of(word),
+        }
+    }
+
+    /// Why a read is refused; `None` if it is not.
+    #[inline]
+    pub fn refusal(&self) -> Option<Status> {
+        match self.of.word.load(Ordering::Acquire) {
+            PRIMARY => None,
+            word => self.of.refusal_of(word).or_else(|| self.refusal_seen()),
+        }
+    }
+
+    #[cold]
+    fn refusal_seen(&self) -> Option<Status> {
+        self.of.refusal_of(self.seen.load(Ordering::Relaxed))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn clock() -> MonotonicClock {
         MonotonicClock::Boottime
+    }
+
+    fn fresh(view: &ReplicaView) -> FreshAt {
+        FreshAt { clock_ns: view.now_ns(), time_ms: 1_000 }
+    }
+
+    #[test]
+    fn a_turn_promises_no_more_than_what_it_judges_by() {
+        let view = Arc::new(ReplicaView::new(clock(), ReplicaReads::Stale, true));
+        let turn = TurnView::new(Arc::clone(&view));
+        assert_eq!((turn.lag(), view.judging_ms(5_000)), (Lag::UNKNOWN, 5_000));
+        view.show(Some(fresh(&view)));
+        assert_eq!(turn.lag(), Lag::UNKNOWN, "its time was read before");
+        assert_eq!(turn.refusal(), Some(Status::Copying));
+        turn.begin_turn();
+        assert_eq!((turn.refusal(), view.judging_ms(5_000)), (None, 1_000));
+        std::thread::sleep(Duration::from_millis(20));
+        view.show(Some(FreshAt { time_ms: 1_020, ..fresh(&view) }));
+        assert!(turn.lag().ns() >= 20_000_000 && view.lag().ns() < turn.lag().ns());
+        turn.begin_turn();
+        assert!(turn.lag().ns() < 20_000_000);
+        assert_eq!((view.judging_ms(5_000), view.judging_ms(900)), (1_020, 900));
+        view.show(None);
+        assert_eq!(turn.refusal(), Some(Status::Copying));
+        view.lease(view.now_ns() + 10_000_000_000);
+        assert!(turn.lag() != Lag::PRIMARY, "it began as a replica's");
+        turn.begin_turn();
+        assert_eq!((turn.lag(), turn.refusal()), (Lag::PRIMARY, None));
+        assert_eq!(view.judging_ms(5_000), 5_000);
     }
 
     #[test]
@@ -299,8 +417,7 @@ mod tests {
     fn the_lag_grows_until_the_replica_is_fresher() {
         let view = ReplicaView::new(clock(), ReplicaReads::Stale, true);
         assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::Copying)));
-        let fresh_ns = view.now_ns();
-        view.show(Some(fresh_ns));
+        view.show(Some(fresh(&view)));
         std::thread::sleep(Duration::from_millis(20));
         assert!(view.lag().ns() >= 20_000_000 && view.lag_us() >= Some(20_000));
         assert_eq!(view.refusal(), None);
@@ -335,7 +452,7 @@ mod tests {
     #[test]
     fn a_replica_that_answers_no_reads_renews_no_lease_and_knows_its_lag() {
         let view = ReplicaView::new(clock(), ReplicaReads::None, true);
-        view.show(Some(view.now_ns()));
+        view.show(Some(fresh(&view)));
         assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::NoReads)));
         assert!(view.lag_us().is_some());
         assert_eq!(view.hide(), Duration::ZERO, "nobody reads there");

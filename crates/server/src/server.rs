@@ -15,7 +15,7 @@ use crate::joint_gate::JointPlaces;
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
-use crate::replica_view::ReplicaView;
+use crate::replica_view::{ReplicaView, TurnView};
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
@@ -168,13 +168,14 @@ impl Server {
             reserve_bytes: reserve_bytes(arena_bytes),
             ..shard_options(&config)
         };
+        let view = ReplicaView::new(MonotonicClock::Boottime, config.replica_reads, is_replica);
+        let view = Arc::new(view);
         let (handles, mut loops) =
-            make_shards(&config, (&topology, &places), (arena_bytes, common))?;
+            make_shards((&config, &view), (&topology, &places), (arena_bytes, common))?;
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let role = first_role(&config, disk.is_some(), &mut loops);
-        let view = ReplicaView::new(MonotonicClock::Boottime, config.replica_reads, is_replica);
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -188,7 +189,7 @@ impl Server {
             shards: handles,
             slots,
             disk,
-            view: Arc::new(view),
+            view,
             joint_durable: JointPlaces::new(shards),
             joint_synced: JointPlaces::new(shards),
             awaits_disk,
@@ -380,7 +381,7 @@ impl Drop for Server {
 
 /// All shards, empty.
 fn make_shards(
-    config: &Config,
+    (config, view): (&Config, &Arc<ReplicaView>),
     (topology, places): (&Topology, &[ShardPlacement]),
     (arena_bytes, common): (u64, ShardOptions),
 ) -> Result<(Vec<ShardHandle>, Vec<Own>), StartError> {
@@ -396,7 +397,7 @@ fn make_shards(
         };
         let node = place.node.filter(|_| topology.has_several());
         let region = arena(arena_bytes + common.reserve_bytes, node)?;
-        let (handle, shard, sleeper) = make_shard(region, options, place, config)?;
+        let (handle, shard, sleeper) = make_shard((region, options), place, (config, view))?;
         handles.push(handle);
         loops.push((shard, sleeper));
     }
@@ -506,10 +507,9 @@ fn arena(bytes: u64, node: Option<u32>) -> Result<Region, StartError> {
 /// A fresh shard in this memory: its public handle, the shard itself, and the object on which its
 /// thread sleeps.
 fn make_shard(
-    region: Region,
-    options: ShardOptions,
+    (region, options): (Region, ShardOptions),
     place: &ShardPlacement,
-    config: &Config,
+    (config, shown): (&Config, &Arc<ReplicaView>),
 ) -> Result<(ShardHandle, Shard<NoJournal>, Sleeper), StartError> {
     let region_number = options.region;
     let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
@@ -527,6 +527,7 @@ fn make_shard(
         region,
         region_number,
         view,
+        turn_view: Arc::new(TurnView::new(Arc::clone(shown))),
         stats: shard.stats().into(),
         touched: Arc::new(TouchHints::new(config.eviction)),
         busy_ns: 0.into(),

@@ -108,7 +108,7 @@ impl Session {
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
-                    view: Arc::clone(&shared.view),
+                    view: Arc::clone(&shared.shards[shard].turn_view),
                 },
             );
         }
@@ -207,7 +207,7 @@ impl Session {
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
-                    view: Arc::clone(&shared.view),
+                    view: Arc::clone(&shared.shards[shard].turn_view),
                 },
             );
         }

@@ -213,10 +213,10 @@ impl ShardLoop {
         if !is_due && !has_work(&self.connections, &self.clients, &self.agent) {
             return (Turn::Idle, None);
         }
-        let started = Instant::now();
         let host = self.connections.port_mut();
-        let now = host.shared.clock.at(started);
-        host.now = now;
+        host.handle().turn_view.begin_turn();
+        let started = Instant::now();
+        let now = host.begin_turn(started);
         self.clients.look_around(started, &mut self.sleeper);
         self.take_events();
         self.take_hints();
@@ -235,7 +235,7 @@ impl ShardLoop {
         self.connections.port_mut().serve_waiters();
         self.answer_ring_waits();
         self.take_own_replies();
-        self.run_plans(now);
+        self.run_plans();
         self.connections.port_mut().send_mail();
         self.connections.port_mut().snapshot_some();
         self.connections.port_mut().apply_some();
@@ -445,10 +445,10 @@ impl ShardLoop {
     /// Takes the plans that sessions have asked for, gives all plans a turn, and answers those that have
     /// ended.
     #[inline]
-    fn run_plans(&mut self, now: Now) {
+    fn run_plans(&mut self) {
         let host = self.connections.port_mut();
         for (asker, plan) in self.clients.take_plans() {
-            host.plans.begin(asker, plan, now.unix_ms);
+            host.plans.begin(asker, plan);
         }
         if !host.plans.has_work() {
             return;
@@ -696,8 +696,7 @@ impl ShardLoop {
     fn tick(&mut self, instant: Instant) {
         self.last_tick = instant;
         let host = self.connections.port_mut();
-        let now = host.shared.clock.at(instant);
-        host.now = now;
+        let now = host.begin_turn(instant);
         if !host.is_held() {
             host.shard.tick(now);
         }
@@ -706,8 +705,8 @@ impl ShardLoop {
         }
         let host = self.connections.port_mut();
         host.large_jobs.time_out(&host.shard, now);
-        host.plans.tick(now.unix_ms);
-        let long: Vec<usize> = host.plans.long_ones(now.unix_ms).map(|of| of.connection).collect();
+        host.plans.tick();
+        let long: Vec<usize> = host.plans.long_ones().map(|of| of.connection).collect();
         long.into_iter().for_each(|slot| self.connections.stir(slot));
         let host = self.connections.port_mut();
         host.tick_applier();

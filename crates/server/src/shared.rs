@@ -13,7 +13,7 @@ use crate::inbox::{Inbox, Message};
 use crate::joint_gate::JointPlaces;
 use crate::other_searches::OtherSearches;
 use crate::plans::PlanCounts;
-use crate::replica_view::ReplicaView;
+use crate::replica_view::{ReplicaView, TurnView};
 use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
@@ -47,6 +47,8 @@ pub struct ShardHandle {
     pub region_number: u32,
     /// Its arena, for optimistic reads by other threads.
     pub view: ReadView,
+    /// What its thread answers by.
+    pub turn_view: Arc<TurnView>,
     /// Its counts, some milliseconds old at most.
     pub stats: Mutex<ShardStats>,
     /// Records that other threads have read there.

@@ -36,7 +36,7 @@ use remora_layout::limits::{
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_replica::AskFor;
-use remora_server::ReplicaView;
+use remora_server::TurnView;
 use remora_server::acknowledging::Acknowledging;
 use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
@@ -413,7 +413,7 @@ impl Node {
             options: &self.options.shard,
             pointers: &incarnation.pointers,
             replica_acks: self.options.replica_acks,
-            view: &ReplicaView::of_primary(),
+            view: &TurnView::of_primary(),
         };
         let (session, parts) = Session::grant(&self.world, &granting, self.sessions, client);
         incarnation.sessions.push(session);

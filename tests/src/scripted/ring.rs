@@ -27,7 +27,7 @@ use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_protocol::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_protocol::{Command, Condition, Expiry};
 use remora_ring::{Poll, Receiver, Sender};
-use remora_server::ReplicaView;
+use remora_server::TurnView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, SessionError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -154,7 +154,7 @@ impl<'s> Peer<'s> {
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
             searches: Arc::default(),
-            view: ReplicaView::of_primary(),
+            view: TurnView::of_primary(),
         });
         let never = Arc::new(AtomicBool::new(false));
         let link = AnyLink::Other(Box::new(Direct::new(vec![to_server.clone()], never)));
@@ -236,10 +236,14 @@ impl<'s> Peer<'s> {
         }
     }
 
-    fn pass(&mut self) {
-        let ms = self.script.pick(&TIMES_MS);
+    fn let_pass(&mut self, ms: u64) {
         self.now.unix_ms += ms;
         self.now.since_start_s = (self.now.unix_ms - 1_700_000_000_000) / 1_000 + 1;
+    }
+
+    fn pass(&mut self) {
+        let ms = self.script.pick(&TIMES_MS);
+        self.let_pass(ms);
         self.shard.tick(self.now);
         let looked = self.session.abandon_stalled(&mut self.shard, self.now);
         assert!(looked.is_ok() || !self.is_honest, "an honest client was cut off: {looked:?}");
@@ -308,7 +312,7 @@ impl<'s> Peer<'s> {
             self.turns(1);
             if !self.is_honest && self.seen.frames == frames {
                 // What it broke may look like work for ever.
-                self.now.unix_ms += TORN_FRAME_MS / 16;
+                self.let_pass(TORN_FRAME_MS / 16);
                 self.turns(1);
                 break;
             }

@@ -5,6 +5,7 @@ use super::fit::Memory;
 use super::state::Following;
 use crate::inbox::Message;
 use crate::shared::Shared;
+use remora_replica::FreshAt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,14 +48,14 @@ pub trait Host {
     /// Its monotonic clock, ns; not 0.
     fn clock_ns(&self) -> u64;
 
-    /// The clock by which its readers judge expiries, Unix ms.
+    /// The clock that its clients know, Unix ms.
     fn unix_ms(&self) -> u64;
 
     /// The clock of the primary showed this before now, Unix ms.
     fn learn_time(&self, time_ms: u64);
 
-    /// It is as fresh as at this time of its monotonic clock, or that is not known.
-    fn show(&self, fresh_ns: Option<u64>);
+    /// It is as fresh as at this time, or that is not known.
+    fn show(&self, fresh: Option<FreshAt>);
 
     /// It shows nothing to readers, until [`Host::show`]. Returns how long read leases may last.
     fn hide(&self) -> Duration;
@@ -113,8 +114,8 @@ impl Host for ReplicaHost {
         self.shared.view.learn_time(time_ms);
     }
 
-    fn show(&self, fresh_ns: Option<u64>) {
-        self.shared.view.show(fresh_ns);
+    fn show(&self, fresh: Option<FreshAt>) {
+        self.shared.view.show(fresh);
     }
 
     fn hide(&self) -> Duration {

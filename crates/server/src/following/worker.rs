@@ -23,7 +23,7 @@ use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER
 use remora_log::{OwnedEntry, Part, consistent_cut};
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
 use remora_protocol::replication::Follow;
-use remora_replica::{FollowEvent, Follower, LogReceiver, PrimaryFacts};
+use remora_replica::{FollowEvent, Follower, FreshAt, LogReceiver, PrimaryFacts};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -464,13 +464,14 @@ impl<H: Host> Worker<H> {
     /// Shows readers how fresh the replica is: as fresh as the oldest of the logs.
     fn show(&mut self) {
         let unix_ms = self.host.unix_ms();
-        let mut fresh = (!self.logs.is_empty()).then_some(u64::MAX);
+        let newest = FreshAt { clock_ns: u64::MAX, time_ms: u64::MAX };
+        let mut fresh = (!self.logs.is_empty()).then_some(newest);
         for log in 0..self.logs.len() {
             let is_copied = self.copied[log].is_none() && self.is_numbered(log);
             let applied = self.following().applied_of(log, self.targets(log));
             let of_log = self.logs[log].log().filter(|_| is_copied);
             let of_log = of_log.and_then(|log| log.fresh_at(applied, unix_ms));
-            fresh = fresh.zip(of_log).map(|(all, one)| all.min(one));
+            fresh = fresh.zip(of_log).map(|(all, one)| all.with(one));
         }
         self.host.show(fresh);
     }

@@ -89,6 +89,8 @@ pub struct Plans {
     seed: u64,
     /// Plans that have begun to run.
     begun: u64,
+    /// The time, ms of a clock that never goes back.
+    now_ms: u64,
     running: BTreeMap<u64, Running>,
     waiting: VecDeque<Waiting>,
     /// Answers that are not taken yet.
@@ -197,6 +199,7 @@ impl Plans {
             home,
             seed,
             begun: 0,
+            now_ms: 0,
             running: BTreeMap::new(),
             waiting: VecDeque::new(),
             answers: VecDeque::new(),
@@ -232,8 +235,8 @@ impl Plans {
     }
 
     /// Takes a plan.
-    pub fn begin(&mut self, asker: Asker, (database, plan): (Database, Plan), now_ms: u64) {
-        self.waiting.push_back(Waiting { asker, database, plan, came_ms: now_ms });
+    pub fn begin(&mut self, asker: Asker, (database, plan): (Database, Plan)) {
+        self.waiting.push_back(Waiting { asker, database, plan, came_ms: self.now_ms });
     }
 
     /// Takes the answer to a look.
@@ -252,7 +255,8 @@ impl Plans {
     }
 
     /// The connections whose plans have taken long: a plan whose client has gone is to end.
-    pub fn long_ones(&self, now_ms: u64) -> impl Iterator<Item = &Token> {
+    pub fn long_ones(&self) -> impl Iterator<Item = &Token> {
+        let now_ms = self.now_ms;
         let waiting = self.waiting.iter().map(|of| (&of.asker, of.came_ms));
         let all = self.running.values().map(|of| (&of.asker, of.came_ms)).chain(waiting);
         all.filter_map(move |(asker, came_ms)| match asker {
@@ -294,17 +298,19 @@ impl Plans {
         }
     }
 
+    /// The time is this, ms of a clock that never goes back.
+    #[inline]
+    pub const fn look_at_clock(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
     /// A turn. `route`: the hash of a key, and the shard that owns it; none if that is not of this server.
-    pub fn turn(
-        &mut self,
-        route: impl Fn(Database, &[u8]) -> Option<(KeyHash, usize)>,
-        now_ms: u64,
-    ) {
+    pub fn turn(&mut self, route: impl Fn(Database, &[u8]) -> Option<(KeyHash, usize)>) {
         self.start_some();
         let mut visits = 0;
         while visits < PLAN_TURN_VISITS {
             if let Some(number) = self.ready.pop_front() {
-                visits += self.ask(number, &route, now_ms);
+                visits += self.ask(number, &route);
             } else if !self.writing.is_empty() {
                 visits += self.write_some();
             } else if let Some((token, reply)) = self.answers.pop_front() {
@@ -316,7 +322,8 @@ impl Plans {
     }
 
     /// Ends the plans whose time is over.
-    pub fn tick(&mut self, now_ms: u64) {
+    pub fn tick(&mut self) {
+        let now_ms = self.now_ms;
         let mut over = Vec::new();
         for (&number, running) in &mut self.running {
             running.run.tick(now_ms);
@@ -368,10 +375,9 @@ impl Plans {
         &mut self,
         number: u64,
         route: &impl Fn(Database, &[u8]) -> Option<(KeyHash, usize)>,
-        now_ms: u64,
     ) -> usize {
         let Some(running) = self.running.get_mut(&number) else { return 0 };
-        running.run.tick(now_ms);
+        running.run.tick(self.now_ms);
         if running.run.outcome().is_some() {
             self.end(number, Ok(()));
             return 0;

@@ -87,12 +87,12 @@ impl World {
     }
 
     fn begin(&mut self, id: u32, words: &str) {
-        self.plans.begin(asker(id), (Database::ZERO, plan(words)), 0);
+        self.plans.begin(asker(id), (Database::ZERO, plan(words)));
     }
 
     /// A turn of the plans; the looks that result.
     fn turn(&mut self) -> Vec<(usize, Job)> {
-        self.plans.turn(route, 0);
+        self.plans.turn(route);
         std::iter::from_fn(|| self.plans.pop_job()).collect()
     }
 
@@ -181,18 +181,21 @@ fn the_time_of_a_plan_ends_though_no_answer_comes() {
     world.begin(2, "FROM KEYS 1 a GET name LIMIT MS 50");
     world.turn();
     assert!(world.plans.counts().waiting > 0);
-    world.plans.tick(100);
-    world.plans.turn(route, 100);
+    world.plans.look_at_clock(100);
+    world.plans.tick();
+    world.plans.turn(route);
     let first = world.plans.pop_ended().map(|(of, reply)| (id_of(of), outcome(&reply).limit));
     assert_eq!(first, Some((2, Some(Limit::Time))));
     assert!(world.plans.pop_ended().is_none());
-    world.plans.tick(101);
-    world.plans.turn(route, 101);
+    world.plans.look_at_clock(101);
+    world.plans.tick();
+    world.plans.turn(route);
     let second = world.plans.pop_ended().map(|(of, reply)| (id_of(of), outcome(&reply).limit));
     assert_eq!(second, Some((1, Some(Limit::Time))));
     // Late answers belong to no plan; the others end with their time.
-    world.plans.tick(60_001);
-    world.plans.turn(route, 60_001);
+    world.plans.look_at_clock(60_001);
+    world.plans.tick();
+    world.plans.turn(route);
     let ended = std::iter::from_fn(|| world.plans.pop_ended()).count();
     assert_eq!(ended, PLANS_AT_ONCE);
     assert!(world.plans.is_empty());

@@ -84,9 +84,9 @@ impl<H: Host> Executor for RespExecutor<H> {
     }
 
     fn has_parked(&mut self, responder: &Responder) -> bool {
-        let (serial, now_ms) = (responder.serial(), self.host.now_ms());
+        let serial = responder.serial();
         let is_its = |of: &Token| of.serial == serial;
-        let has_plan = self.host.plans().is_some_and(|plans| plans.long_ones(now_ms).any(is_its));
+        let has_plan = self.host.plans().is_some_and(|plans| plans.long_ones().any(is_its));
         has_plan || self.host.with_waits(|waits| waits.has_parked(serial)) == Some(true)
     }
 

@@ -55,9 +55,8 @@ impl<H: Host> RespExecutor<H> {
             return self.ask_on(Token { shard, ..token }, GoingOn::Plan(job), (shard, command));
         }
         let PlanJob { plan, database, .. } = *job;
-        let now_ms = self.now_ms;
         if let Some(plans) = self.host.plans() {
-            plans.begin(Asker::Connection(token), (database, plan), now_ms);
+            plans.begin(Asker::Connection(token), (database, plan));
         }
     }
 }

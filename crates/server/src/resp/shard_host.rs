@@ -32,6 +32,7 @@ use remora_resp::request::{RoleRequest, Sections};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// See the module's text.
 pub struct ShardHost {
@@ -281,6 +282,15 @@ impl ShardHost {
         jobs as u64
     }
 
+    /// A turn begins at this instant, which was read after what it shows was looked at.
+    pub fn begin_turn(&mut self, instant: Instant) -> Now {
+        let Shared { clock, view, .. } = &*self.shared;
+        let now = clock.at(instant);
+        self.now = Now { unix_ms: view.judging_ms(now.unix_ms), ..now };
+        self.plans.look_at_clock(clock.since_ms(instant));
+        self.now
+    }
+
     /// A turn of the plans: their looks go to the shards; the own one begins with its looks at once.
     pub fn plan_turn(&mut self) {
         if !self.plans.has_work() {
@@ -294,7 +304,7 @@ impl ShardHost {
             let hash = KeyHash::within(database, key, shared.hash_seed);
             (!cluster.is_elsewhere(key)).then(|| (hash, shared.slots.shard_of(key)))
         };
-        self.plans.turn(route, self.now.unix_ms);
+        self.plans.turn(route);
         while let Some((shard, job)) = self.plans.pop_job() {
             match shard == self.number {
                 true => self.large_jobs.execute(&mut self.shard, job, self.now),

@@ -33,7 +33,7 @@ use crate::cluster::PublishedTopology;
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
 use crate::peer::Peer;
-use crate::replica_view::ReplicaView;
+use crate::replica_view::TurnView;
 use crate::touch_hints::TouchHints;
 use frames::{request_header, session_of, sets_of};
 use large::Large;
@@ -67,7 +67,7 @@ use zerocopy::IntoBytes;
 /// The request ring of one ring set.
 struct Incoming {
     receiver: Receiver,
-    torn_since_ms: Option<u64>,
+    torn_since_s: Option<u64>,
 }
 
 /// One client's request and response rings at one shard.
@@ -186,13 +186,13 @@ pub struct RingParts {
     /// Counts searches of other shards' trees.
     pub searches: Arc<OtherSearches>,
     /// What clients may read.
-    pub view: Arc<ReplicaView>,
+    pub view: Arc<TurnView>,
 }
 
 impl Incoming {
     fn bear_torn_frame(&mut self, now: Now) -> Result<(), SessionError> {
-        let since = *self.torn_since_ms.get_or_insert(now.unix_ms);
-        if now.unix_ms - since > TORN_FRAME_MS {
+        let since = *self.torn_since_s.get_or_insert(now.since_start_s);
+        if (now.since_start_s - since) * 1_000 > TORN_FRAME_MS {
             return Err(SessionError::TornForever);
         }
         Ok(())
@@ -364,7 +364,7 @@ impl RingSession {
         }
         if self.incoming[set].is_none() {
             let receiver = self.made_receiver(set);
-            self.incoming[set] = Some(Box::new(Incoming { receiver, torn_since_ms: None }));
+            self.incoming[set] = Some(Box::new(Incoming { receiver, torn_since_s: None }));
         }
         self.incoming[set].as_mut().expect("it was made above")
     }
@@ -431,7 +431,7 @@ impl RingSession {
         while taken < FRAMES_PER_TURN && !is_empty {
             match incoming.receiver.poll(&mut frames) {
                 Poll::Frame(_) => {
-                    incoming.torn_since_ms = None;
+                    incoming.torn_since_s = None;
                     ends[taken] = frames.len();
                     taken += 1;
                     incoming.receiver.prefetch();

@@ -2,7 +2,7 @@
 
 use super::frames::{Answering, Stamp, reply_header, session_of, sets_of};
 use super::{ClientEnd, SessionError};
-use crate::replica_view::ReplicaView;
+use crate::replica_view::TurnView;
 use remora_arena::{ReadView, Words};
 use remora_fabric::remote::CLIENT_MAILBOX;
 use remora_fabric::shm::ThreadBell;
@@ -42,7 +42,7 @@ pub struct ReplyOrigin {
 pub struct Replies {
     place: ReplyOrigin,
     /// How old what a reply shows may be.
-    view: Arc<ReplicaView>,
+    view: Arc<TurnView>,
     /// A mask that takes a session's number to its ring set.
     set_mask: usize,
     to_server: ReadView,
@@ -66,7 +66,7 @@ pub struct Replies {
 impl Replies {
     /// Nothing is sent yet.
     pub fn new(
-        (place, view): (ReplyOrigin, Arc<ReplicaView>),
+        (place, view): (ReplyOrigin, Arc<TurnView>),
         to_server: ReadView,
         link: AnyLink,
         client: &ClientEnd,

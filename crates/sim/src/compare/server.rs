@@ -22,7 +22,7 @@ use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_ring::WRITE_ID;
-use remora_server::ReplicaView;
+use remora_server::TurnView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use std::sync::{Arc, Mutex};
 use zerocopy::FromZeros;
@@ -153,7 +153,7 @@ impl Server {
                 violated: Arc::default(),
                 threads: Arc::default(),
                 searches: Arc::default(),
-                view: ReplicaView::of_primary(),
+                view: TurnView::of_primary(),
             }));
         }
         let cores = self.cores.clone();

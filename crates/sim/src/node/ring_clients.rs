@@ -16,7 +16,7 @@ use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::shm::{Bell, ShmLink, Sleeper, asleep};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::session::{CLIENT_SIGNALS_WORD, mailbox_bytes, set_offset};
-use remora_server::ReplicaView;
+use remora_server::TurnView;
 use remora_server::ring_clients::{RingClients, Served};
 use remora_server::ring_session::{
     ClientEnd, RemoteEnd, RingParts, RingSession, SessionError, ShmEnd, StoredBy,
@@ -147,7 +147,7 @@ impl NodeRings {
                 violated: Arc::default(),
                 threads: Arc::default(),
                 searches: Arc::default(),
-                view: ReplicaView::of_primary(),
+                view: TurnView::of_primary(),
             });
             let attached = self.clients[shard].attach(session, &self.sleepers[shard]);
             attached.map_err(|(_, error)| error).expect("the kernel watches an eventfd");

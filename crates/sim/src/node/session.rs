@@ -14,7 +14,7 @@ use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailb
 use remora_layout::slot::SlotTable;
 use remora_replica::AskFor;
 use remora_ring::WRITE_ID;
-use remora_server::ReplicaView;
+use remora_server::TurnView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, SessionError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,7 +36,7 @@ pub(crate) struct Granting<'l> {
     /// When a client that is a replica is asked for an acknowledgement.
     pub replica_acks: AskFor,
     /// What the client may see of the server.
-    pub view: &'l Arc<ReplicaView>,
+    pub view: &'l Arc<TurnView>,
 }
 
 /// The server's state of a session.
@@ -140,7 +140,7 @@ impl Session {
         world.schedule(closes_ns, move || self.links.lose());
     }
 
-    /// The client's process has died: nothing reaches its memory from now on.
+    /// The client has left, or its process has died: nothing reaches its memory from now on.
     pub fn cut(&self) {
         self.links.lose();
     }

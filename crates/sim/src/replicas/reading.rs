@@ -9,7 +9,7 @@ use remora_client_core::Parts;
 use remora_engine::{Now, Shard};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_protocol::{ClockFollower, ServerClock};
-use remora_server::{MonotonicClock, ReplicaReads, ReplicaView};
+use remora_server::{MonotonicClock, ReplicaReads, ReplicaView, TurnView};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +20,8 @@ const MS: u64 = 1_000_000;
 pub struct Shown {
     /// How fresh it is.
     pub view: Arc<ReplicaView>,
+    /// What its shards answer by.
+    pub turn_view: Arc<TurnView>,
     monotonic: HostClock,
     unix: ServerClock,
     follower: RefCell<ClockFollower>,
@@ -30,8 +32,10 @@ impl Shown {
     pub fn new(monotonic: &HostClock, reads: ReplicaReads) -> Self {
         let clock = monotonic.clone();
         let clock = MonotonicClock::Given(Arc::new(move || clock.now_ns() + 1));
+        let view = Arc::new(ReplicaView::new(clock, reads, true));
         Self {
-            view: Arc::new(ReplicaView::new(clock, reads, true)),
+            turn_view: Arc::new(TurnView::new(Arc::clone(&view))),
+            view,
             monotonic: monotonic.clone(),
             unix: ServerClock::starting_at(0),
             follower: RefCell::default(),

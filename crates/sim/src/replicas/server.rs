@@ -15,7 +15,7 @@ use remora_engine::{Digest, Now, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::limits::{FOLLOW_AGAIN_MS, HEARTBEAT_MS, MAX_REGIONS};
 use remora_layout::slot::SlotTable;
-use remora_replica::AskFor;
+use remora_replica::{AskFor, FreshAt};
 use remora_server::ReplicaReads;
 use remora_server::following::{
     Applier, Batch, Body, Ended, Following, Host, Memory, StepBarrier, Worker,
@@ -120,8 +120,8 @@ impl Host for SimHost {
         self.inner.shown.view.learn_time(time_ms);
     }
 
-    fn show(&self, fresh_ns: Option<u64>) {
-        self.inner.shown.view.show(fresh_ns);
+    fn show(&self, fresh: Option<FreshAt>) {
+        self.inner.shown.view.show(fresh);
     }
 
     fn hide(&self) -> Duration {
@@ -224,7 +224,10 @@ impl Process {
 
     /// The shards' time.
     fn now(&self, time: &NodeTime) -> Now {
-        Now { unix_ms: self.host.inner.shown.unix_ms(), ..time.now(self.began_ns) }
+        let shown = &self.host.inner.shown;
+        shown.turn_view.begin_turn();
+        let unix_ms = shown.view.judging_ms(shown.unix_ms());
+        Now { unix_ms, ..time.now(self.began_ns) }
     }
 
     fn apply_some(
@@ -575,7 +578,7 @@ impl ReplicaTask {
             options: &process.options,
             pointers: &None,
             replica_acks: AskFor::default(),
-            view: &process.host.inner.shown.view,
+            view: &process.host.inner.shown.turn_view,
         };
         let of = (replica.sessions, reader);
         Some((process.number, process.readers.connect(&replica.world, &granting, of)))
@@ -760,6 +763,8 @@ impl ReplicaTask {
         host.following.is_up.store(false, Ordering::Relaxed);
         if !self.is_gone(lived) {
             self.with(|process| process.taken = worker.positions());
+            // As by `leave` over a network: what has not arrived by now does not count as stored.
+            self.node.borrow_mut().cut(session);
             worker.take_rest(&mut link);
         }
         drop((link, client));

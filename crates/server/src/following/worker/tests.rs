@@ -1,7 +1,9 @@
 use super::*;
 use crate::following::fit::Memory;
+
 use remora_log::{Log, LogKey, LogOptions};
 use remora_protocol::replication::{Begins, FeedHeader, FeedKind};
+use remora_replica::FreshAt;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -56,7 +58,7 @@ impl Host for Server {
 
     fn learn_time(&self, _time_ms: u64) {}
 
-    fn show(&self, _fresh_ns: Option<u64>) {}
+    fn show(&self, _fresh: Option<FreshAt>) {}
 
     fn hide(&self) -> Duration {
         Duration::ZERO

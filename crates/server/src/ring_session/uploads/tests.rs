@@ -1,6 +1,6 @@
 //! A client that sends some pieces and then none, second by second.
 
-use crate::replica_view::ReplicaView;
+use crate::replica_view::TurnView;
 use crate::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use remora_arena::{Mapping, NoJournal, Owner, ReadView, Words};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
@@ -63,7 +63,7 @@ impl Client {
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
             searches: Arc::default(),
-            view: ReplicaView::of_primary(),
+            view: TurnView::of_primary(),
         });
         let mut link = ShmLink::new(None);
         link.add_writable(CLIENT_MAILBOX, to_server);
