@@ -129,6 +129,26 @@ impl Host for SimHost {
     }
 }
 
+/// Whether a shard gets all that was received, also what is not committed, until a copy begins. The replica
+/// shows nothing then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// All that it was given before is to come, copies among it, and then the rest and a barrier.
+    UntilRest,
+    UntilCopy,
+}
+
+impl Leaving {
+    const fn take(&mut self, body: &Body) {
+        *self = match (*self, body) {
+            (Self::UntilRest, Body::StepBarrier(_)) => Self::UntilCopy,
+            (Self::UntilCopy, Body::Clear { .. }) => Self::No,
+            (of, _) => of,
+        };
+    }
+}
+
 /// One incarnation of its process.
 pub struct Process {
     /// Its number, which is that of its incarnation too.
@@ -154,9 +174,8 @@ pub struct Process {
     /// What is left of the worker, once it was told to stop.
     stopped: Option<Worker<SimHost>>,
     is_to_stop: bool,
-    /// Its shards get all that was received, also what is not committed, until a copy begins. It shows
-    /// nothing.
-    is_leaving: bool,
+    /// By shard.
+    leaving: Vec<Leaving>,
     ticks: u64,
     /// What happened with the primaries before the present one.
     counts: ReplicaCounts,
@@ -201,7 +220,7 @@ impl Process {
             taken: None,
             stopped: None,
             is_to_stop: false,
-            is_leaving: false,
+            leaving: vec![Leaving::No; shards],
             ticks: 0,
             counts: ReplicaCounts::default(),
             compared: 0,
@@ -212,11 +231,8 @@ impl Process {
     /// anything.
     fn turn(&mut self, time: &NodeTime, oracle: &mut Oracle) -> bool {
         let (number, shards) = (self.number, self.shards.len());
-        let is_leaving = self.is_leaving;
         let worked = self.apply_some(time, |at, shard, copied| {
-            if !is_leaving {
-                oracle.look_at_positions((number, at, shards), shard, copied);
-            }
+            oracle.look_at_positions((number, at, shards), shard, copied);
         });
         let of = (self.now(time), &self.host.inner.world);
         self.readers.turn(&mut self.shards, of, oracle) || worked
@@ -246,14 +262,16 @@ impl Process {
             if self.appliers[at].is_empty() {
                 let next = self.host.inner.inboxes.borrow_mut()[at].pop_front();
                 let Some((incarnation, batch)) = next else { continue };
-                self.is_leaving &= !matches!(batch.body, Body::Clear { .. });
+                self.leaving[at].take(&batch.body);
                 self.copied[at].take(incarnation, &batch);
                 self.appliers[at].take(batch);
             }
             if self.appliers[at].has_work() {
                 self.appliers[at].turn((at, shard), &self.slots, now);
                 shard.set_durable(shard.last_sequence());
-                look(at, shard, &mut self.copied[at]);
+                if self.leaving[at] == Leaving::No {
+                    look(at, shard, &mut self.copied[at]);
+                }
                 worked = true;
             }
         }
@@ -461,7 +479,8 @@ impl ReplicaTask {
     pub fn go_on(&self, order: Order) {
         self.with(|process| {
             process.is_to_stop = false;
-            let is_another = order == Order::Another || process.is_leaving;
+            let is_another =
+                order == Order::Another || process.leaving.iter().any(|of| *of != Leaving::No);
             if is_another && process.stopped.is_some() {
                 process.counts = process.counts();
                 process.host = process.host.of_another();
@@ -475,10 +494,10 @@ impl ReplicaTask {
     pub fn resync(&self) -> bool {
         let Some(number) = self.with(|process| process.number) else { return false };
         let is_there = || self.with(|process| process.number == number).unwrap_or(false);
-        self.stop();
+        // Another process at its place is not to stop: nobody would tell it to go on.
         while is_there() && !self.has_stopped() {
-            self.pause(MS);
             self.stop();
+            self.pause(MS);
         }
         let leases_ns = self.with(|process| process.host.hide().as_nanos() as u64).unwrap_or(0);
         // The replica's clock may be slow.
@@ -486,7 +505,7 @@ impl ReplicaTask {
         let barrier = StepBarrier::new(self.replica.borrow().shards);
         let leaves = |process: &mut Process| {
             let worker = process.stopped.as_mut().filter(|_| process.number == number)?;
-            process.is_leaving = true;
+            process.leaving.fill(Leaving::UntilRest);
             worker.give_rest(&barrier);
             Some(())
         };
