@@ -100,6 +100,11 @@ impl ReplicaView {
         }
     }
 
+    /// Of a server that begins, by the machine's clock.
+    pub fn begin(reads: ReplicaReads, is_replica: bool) -> Self {
+        Self::new(MonotonicClock::Boottime, reads, is_replica)
+    }
+
     /// Of a server that is a primary for good.
     pub fn of_primary() -> Arc<Self> {
         Arc::new(Self::new(MonotonicClock::Boottime, ReplicaReads::None, false))

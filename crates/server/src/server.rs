@@ -2,7 +2,7 @@
 
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
-use crate::clock::{Clock, MonotonicClock, wall_unix_ms};
+use crate::clock::{Clock, wall_unix_ms};
 use crate::cluster::{ClusterState, ClusterThread};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
@@ -168,8 +168,7 @@ impl Server {
             reserve_bytes: reserve_bytes(arena_bytes),
             ..shard_options(&config)
         };
-        let view = ReplicaView::new(MonotonicClock::Boottime, config.replica_reads, is_replica);
-        let view = Arc::new(view);
+        let view = Arc::new(ReplicaView::begin(config.replica_reads, is_replica));
         let (handles, mut loops) =
             make_shards((&config, &view), (&topology, &places), (arena_bytes, common))?;
         let slots = Box::new(SlotTable::even(shards));

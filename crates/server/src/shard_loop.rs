@@ -216,7 +216,7 @@ impl ShardLoop {
         let host = self.connections.port_mut();
         host.handle().turn_view.begin_turn();
         let started = Instant::now();
-        let now = host.begin_turn(started);
+        let now = begin_turn(host, started);
         self.clients.look_around(started, &mut self.sleeper);
         self.take_events();
         self.take_hints();
@@ -696,7 +696,7 @@ impl ShardLoop {
     fn tick(&mut self, instant: Instant) {
         self.last_tick = instant;
         let host = self.connections.port_mut();
-        let now = host.begin_turn(instant);
+        let now = begin_turn(host, instant);
         if !host.is_held() {
             host.shard.tick(now);
         }
@@ -842,6 +842,12 @@ impl Lost {
         self.any = true;
         self.first += session.give_up(error) as u64;
     }
+}
+
+fn begin_turn(host: &mut ShardHost, instant: Instant) -> Now {
+    let clock = &host.shared.clock;
+    let (now, since_ms) = (clock.at(instant), clock.since_ms(instant));
+    host.begin_turn(now, since_ms)
 }
 
 #[cfg(test)]

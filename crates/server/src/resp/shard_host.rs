@@ -32,7 +32,6 @@ use remora_resp::request::{RoleRequest, Sections};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// See the module's text.
 pub struct ShardHost {
@@ -282,12 +281,11 @@ impl ShardHost {
         jobs as u64
     }
 
-    /// A turn begins at this instant, which was read after what it shows was looked at.
-    pub fn begin_turn(&mut self, instant: Instant) -> Now {
-        let Shared { clock, view, .. } = &*self.shared;
-        let now = clock.at(instant);
-        self.now = Now { unix_ms: view.judging_ms(now.unix_ms), ..now };
-        self.plans.look_at_clock(clock.since_ms(instant));
+    /// A turn begins at this time, which was read after what it shows was looked at; `since_ms` is that of
+    /// the monotonic clock.
+    pub fn begin_turn(&mut self, now: Now, since_ms: u64) -> Now {
+        self.now = Now { unix_ms: self.shared.view.judging_ms(now.unix_ms), ..now };
+        self.plans.look_at_clock(since_ms);
         self.now
     }
 
