@@ -8,6 +8,7 @@ use remora_engine::{
     ShardOptions, Tried, WaitFor,
 };
 use remora_geometry::{Shape, Wkb};
+use remora_layout::btree::KeyForm;
 use remora_layout::database::Database;
 use remora_layout::limits::STAGE_IDLE_S;
 use remora_layout::packed::Field;
@@ -19,6 +20,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::ordered::{OrderedCommand, OrderedSettings};
 use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Claim, Command, Condition, ExpireCondition, Expiry, Items, Pairs};
@@ -207,6 +209,7 @@ impl Source {
                 12..=14 => self.tree(),
                 15 if self.random.one_in(2) => self.list(),
                 15 => self.hash(),
+                16 if self.random.one_in(2) => self.ordered(),
                 16 => self.members(),
                 17 if self.random.one_in(2) => self.give(),
                 17 => self.any_key(),
@@ -437,6 +440,26 @@ impl Source {
                 SetCommand::Move { to_and_member: Items::parse(&to_and_member).unwrap() }
             }
             _ => SetCommand::Store { members },
+        };
+        self.ask(&Command::Of { key, request: command.request() });
+    }
+
+    fn ordered(&mut self) {
+        let key = &self.key_or_other("o")[..];
+        let number = self.random.below(300);
+        let tree_key = format!("{} {number}", number % 9);
+        let tree_key = tree_key.as_bytes();
+        let value = self.random.bytes_up_to(70);
+        let command = match self.random.below(12) {
+            0 => OrderedCommand::Create(OrderedSettings {
+                fan_out: 5,
+                ..OrderedSettings::of(KeyForm::Bytes)
+            }),
+            1..=3 => OrderedCommand::Delete { key: tree_key },
+            _ => {
+                let value = Field { value: &value, is_link: self.random.one_in(6) };
+                OrderedCommand::Set { key: tree_key, value }
+            }
         };
         self.ask(&Command::Of { key, request: command.request() });
     }

@@ -30,6 +30,9 @@ mod sets;
 // Lists.
 mod lists;
 
+// Ordered trees.
+mod ordered;
+
 // GEO keys.
 mod geo;
 mod geo_readers;

@@ -5,12 +5,14 @@ use crate::give::{Answer, How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Digest, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_geometry::Wkb;
+use remora_layout::btree::KeyForm;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
     DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, MAX_HELD_RECORDS, MAX_MOVES, REPUBLISH_AFTER_S,
     UPLOAD_IDLE_S,
 };
+use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use remora_protocol::geo::Position;
@@ -18,6 +20,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::ordered::{OrderedCommand, OrderedSettings};
 use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
@@ -29,7 +32,7 @@ const RENAME: How = How { replaces: true, keeps: false };
 const RENAME_NX: How = How { replaces: false, keeps: false };
 const COPY: How = How { replaces: false, keeps: true };
 const COPY_REPLACE: How = How { replaces: true, keeps: true };
-const TYPES: [&[u8]; 5] = [b"hash", b"geo", b"tree", b"list", b"set"];
+const TYPES: [&[u8]; 6] = [b"hash", b"geo", b"tree", b"list", b"set", b"ordered"];
 
 /// Some shards, and the time.
 struct World {
@@ -195,6 +198,18 @@ impl World {
         }
     }
 
+    fn ordered(&mut self, place: KeyRef<'_>, keys: usize) {
+        let settings = OrderedSettings { fan_out: 9, ..OrderedSettings::of(KeyForm::Bytes) };
+        let request = OrderedCommand::Create(settings).request();
+        assert_eq!(self.of(place, &Command::Of { key: place.key, request }).0, Status::Ok);
+        for at in 0..keys {
+            let key = format!("{} key {at}", at % 13);
+            let value = Field { value: &key.as_bytes()[1..], is_link: at % 5 == 0 };
+            let request = OrderedCommand::Set { key: key.as_bytes(), value }.request();
+            assert_eq!(self.of(place, &Command::Of { key: place.key, request }).1, 1);
+        }
+    }
+
     /// An object of one of the types, by its key's name.
     fn make(&mut self, place: KeyRef<'_>, parts: usize) {
         match place.key {
@@ -202,6 +217,7 @@ impl World {
             b"geo" => self.geo(place, parts),
             b"list" => self.list(place, parts),
             b"set" => self.set_members(place, parts),
+            b"ordered" => self.ordered(place, parts),
             _ => self.tree(place, parts as u64),
         }
     }
@@ -223,6 +239,10 @@ impl World {
                 Items::push(&mut list, b"member 0");
                 let members = Items::parse(&list).unwrap();
                 let request = SetCommand::Remove { members }.request();
+                self.of(place, &Command::Of { key: place.key, request }).0
+            }
+            b"ordered" => {
+                let request = OrderedCommand::Delete { key: b"0 key 0" }.request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
             b"geo" => {
@@ -716,7 +736,7 @@ fn a_record_that_does_not_fit_leaves_all_as_it_was() {
 /// key where they were made.
 #[test]
 fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
-    for key in [&b"string"[..], b"hash", b"geo", b"tree", b"list", b"set"] {
+    for key in [&b"string"[..], b"hash", b"geo", b"tree", b"list", b"set", b"ordered"] {
         for shard in [0, 1] {
             if (key, shard) == (b"string", 0) {
                 // It goes in one turn.

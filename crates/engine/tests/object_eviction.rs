@@ -6,6 +6,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Origin, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::limits::{EVICTION_SLACK_BYTES, ROOM_TRIES, SPAN_BYTES, STAGE_IDLE_S};
+use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, LogKey};
 use remora_protocol::geo::Position;
@@ -13,6 +14,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::ordered::{OrderedCommand, OrderedRange};
 use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Items};
@@ -27,13 +29,15 @@ enum Made {
     Hash,
     List,
     Set,
+    Ordered,
     Tree,
     Geo,
     /// A string beside them.
     String,
 }
 
-const OBJECTS: [Made; 5] = [Made::Hash, Made::Set, Made::Tree, Made::Geo, Made::List];
+const OBJECTS: [Made; 6] =
+    [Made::Hash, Made::Ordered, Made::Set, Made::Tree, Made::Geo, Made::List];
 /// Parts of an object.
 const PARTS: u64 = 200;
 
@@ -121,6 +125,21 @@ impl Fixture {
                 let (status, added, _) = self.ask(&Command::Of { key, request });
                 (status, added)
             }
+            Made::Ordered => {
+                let mut added = 0;
+                for at in parts {
+                    let (name, value) = (format!("key {at:09}"), [at as u8; 60]);
+                    let value = Field { value: &value, is_link: false };
+                    let set = OrderedCommand::Set { key: name.as_bytes(), value };
+                    let (status, number, _) =
+                        self.ask(&Command::Of { key, request: set.request() });
+                    if status != Status::Ok {
+                        return (status, added);
+                    }
+                    added += number;
+                }
+                (Status::Ok, added)
+            }
             Made::Tree => {
                 let mut added = 0;
                 for at in parts {
@@ -163,6 +182,10 @@ impl Fixture {
                 self.ask(&Command::Of { key, request }).1
             }
             Made::Set => self.ask(&Command::Of { key, request: SetCommand::Length.request() }).1,
+            Made::Ordered => {
+                let request = OrderedCommand::Count { range: OrderedRange::ALL }.request();
+                self.ask(&Command::Of { key, request }).1
+            }
             Made::Tree => {
                 let window = Rect { min_x: -1.0, max_x: 1e6, min_y: -1.0, max_y: 1e6 };
                 let predicate = remora_layout::rect::Predicate::Intersects;

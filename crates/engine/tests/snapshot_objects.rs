@@ -18,6 +18,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::ordered::OrderedCommand;
 use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
@@ -72,6 +73,22 @@ fn change_set(shard: &mut Shard, random: &mut Random, members: u64) {
         _ => SetCommand::Add { members },
     };
     ask(shard, &Command::Of { key: KEY, request: command.request() });
+}
+
+fn change_ordered(shard: &mut Shard, random: &mut Random, keys: u64) {
+    for _ in 0..1 + random.below(20) {
+        let number = random.below(keys);
+        let key = format!("{} k{number}", number % 7);
+        let value = random.bytes_up_to(50);
+        let command = match random.below(4) {
+            0 => OrderedCommand::Delete { key: key.as_bytes() },
+            _ => {
+                let value = Field { value: &value, is_link: number.is_multiple_of(5) };
+                OrderedCommand::Set { key: key.as_bytes(), value }
+            }
+        };
+        ask(shard, &Command::Of { key: KEY, request: command.request() });
+    }
 }
 
 fn change_geo(shard: &mut Shard, random: &mut Random, members: u64) {
@@ -190,6 +207,7 @@ pub fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
         Kind::HASH => change_hash,
         Kind::LIST => change_list,
         Kind::SET => change_set,
+        Kind::ORDERED => change_ordered,
         Kind::GEO => change_geo,
         Kind::RTREE => change_tree,
         other => panic!("no test of a snapshot of {other:?}"),

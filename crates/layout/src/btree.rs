@@ -679,6 +679,100 @@ impl OrderedHeader {
     }
 }
 
+/// What a tree is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OrderedInfo {
+    /// The place of its header.
+    pub at: NodeRef,
+    /// What the keys are.
+    pub keys_are: KeyForm,
+    /// Entries that a node may have.
+    pub fan_out: u64,
+    /// Longest key, in bytes.
+    pub key_bytes: u64,
+    /// Longest value, in bytes.
+    pub value_bytes: u64,
+    /// Bytes of each node.
+    pub node_bytes: u64,
+    /// Number of levels.
+    pub height: u64,
+    /// Keys in it.
+    pub keys: u64,
+    /// Nodes in it.
+    pub nodes: u64,
+    /// Bytes of the arena that it takes.
+    pub bytes: u64,
+}
+
+/// Words of an encoded [`OrderedInfo`].
+pub const ORDERED_INFO_WORDS: usize = 10;
+
+impl OrderedInfo {
+    /// As words.
+    pub const fn to_words(&self) -> [u64; ORDERED_INFO_WORDS] {
+        [
+            self.at.to_word(),
+            self.keys_are as u64,
+            self.fan_out,
+            self.key_bytes,
+            self.value_bytes,
+            self.node_bytes,
+            self.height,
+            self.keys,
+            self.nodes,
+            self.bytes,
+        ]
+    }
+
+    /// What words encode; `None` if they encode none.
+    pub const fn from_words(words: &[u64; ORDERED_INFO_WORDS]) -> Option<Self> {
+        let [at, keys_are, fan_out, key_bytes, value_bytes, node_bytes, height, keys, nodes, bytes] =
+            *words;
+        let keys_are = match keys_are {
+            0 => KeyForm::Integers,
+            1 => KeyForm::Bytes,
+            _ => return None,
+        };
+        let at = NodeRef::from_word(at);
+        Some(Self {
+            at,
+            keys_are,
+            fan_out,
+            key_bytes,
+            value_bytes,
+            node_bytes,
+            height,
+            keys,
+            nodes,
+            bytes,
+        })
+    }
+}
+
+/// What a level of a tree holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LevelInfo {
+    /// Its nodes.
+    pub nodes: u64,
+    /// Their entries.
+    pub entries: u64,
+}
+
+/// Words of an encoded [`LevelInfo`].
+pub const LEVEL_INFO_WORDS: usize = 2;
+
+impl LevelInfo {
+    /// As words.
+    pub const fn to_words(&self) -> [u64; LEVEL_INFO_WORDS] {
+        [self.nodes, self.entries]
+    }
+
+    /// What words encode.
+    pub const fn from_words(words: &[u64; LEVEL_INFO_WORDS]) -> Self {
+        Self { nodes: words[0], entries: words[1] }
+    }
+}
+
 /// Checks bytes that a reader fetched as the header at `at`; they may be longer.
 ///
 /// # Errors

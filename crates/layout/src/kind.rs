@@ -41,6 +41,9 @@ impl Kind {
     /// Reserved: the root record of a collection.
     pub const COLLECTION: Self = Self(7);
 
+    /// The root record of an ordered tree.
+    pub const ORDERED: Self = Self(8);
+
     /// What a reader expects that takes the record of a key whatever its type; no record has it.
     pub const ANY: Self = Self(31);
 
@@ -65,6 +68,7 @@ impl Kind {
             Self::SORTED_SET | Self::GEO => "zset",
             Self::RTREE => "rtree",
             Self::COLLECTION => "collection",
+            Self::ORDERED => "ordered",
             _ => "none",
         }
     }
@@ -127,6 +131,7 @@ mod tests {
             Kind::RTREE,
             Kind::GEO,
             Kind::COLLECTION,
+            Kind::ORDERED,
         ];
         let parts =
             [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD, Kind::LIST_CHUNK, Kind::SET_PART];

@@ -415,6 +415,16 @@ pub const MAX_FAN_OUT: usize = 256;
 pub const MAX_ORDERED_KEY_BYTES: usize = 1 << 10;
 /// Bytes of a B+tree's node, at most: offsets in it are 16 bits, in whole words.
 pub const MAX_ORDERED_NODE_BYTES: usize = (64 << 10) - 64;
+/// Bytes of a value that lies in a B+tree's leaf, at most.
+pub const MAX_ORDERED_VALUE_BYTES: usize = 1 << 10;
+/// Entries of a B+tree's node if nobody asks for others.
+pub const ORDERED_FAN_OUT: usize = 32;
+/// Longest value of a B+tree if nobody asks for another.
+pub const ORDERED_VALUE_BYTES: usize = 256;
+/// Keys that one turn of a shard reads of a range, and bytes of them and their values, about.
+pub const RANGE_TURN_KEYS: usize = 512;
+/// See above.
+pub const RANGE_TURN_BYTES: usize = 64 << 10;
 /// Right links in a row that one walk over a B+tree follows: each means that a split was published
 /// whose parent the walk read before.
 pub const WALK_RIGHT_LINKS: u32 = 16;

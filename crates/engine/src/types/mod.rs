@@ -8,6 +8,7 @@ pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod list;
 pub(crate) mod object;
+pub(crate) mod ordered;
 pub(crate) mod rtree;
 pub(crate) mod set;
 pub(crate) mod string;
@@ -24,6 +25,7 @@ pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
         Box::<hash::Hashes>::default(),
         Box::<list::Lists>::default(),
         Box::<set::Sets>::default(),
+        Box::<ordered::OrderedTrees>::default(),
     ]
 }
 

@@ -1,13 +1,21 @@
 //! Making a tree, and changing what is at one key.
 
 use super::image::{Entry, Image};
-use super::plan::{Plan, store_header, store_new};
+use super::plan::{Plan, WriteSet, store_header, store_new};
 use super::tree::{Options, Tree, TreeError};
 use crate::pool::{Arena, Pool, set_state};
 use remora_arena::Journal;
 use remora_layout::btree::{OrderedHeader, Value};
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::record::State;
+
+/// A change that is planned, and whose memory is taken: it is to be published next.
+#[must_use = "the memory that it has taken is lost"]
+pub struct Change {
+    set: WriteSet,
+    /// Keys in the tree with it.
+    keys: u64,
+}
 
 impl Tree {
     /// An empty tree, whose header is to lie at `at`:
@@ -50,6 +58,21 @@ impl Tree {
         key: &[u8],
         value: Value<'_>,
     ) -> Result<bool, TreeError> {
+        let (change, is_new) = self.plan_set(arena, key, value)?;
+        self.publish(arena, change);
+        Ok(is_new)
+    }
+
+    /// The same, to be published next. True if the key is new.
+    ///
+    /// # Errors
+    /// As [`Tree::set`].
+    pub fn plan_set<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Result<(Change, bool), TreeError> {
         self.options.check_key(key)?;
         if value.bytes.len() > self.options.value_bytes {
             return Err(TreeError::ValueTooLong);
@@ -66,23 +89,35 @@ impl Tree {
                 true
             }
         };
-        plan.carry_out(self, arena)?;
-        self.keys += u64::from(is_new);
-        Ok(is_new)
+        let set = plan.complete(self, arena)?;
+        Ok((Change { set, keys: self.keys + u64::from(is_new) }, is_new))
     }
 
     /// Removes a key. True if it was there.
     ///
     /// It never needs memory, and so never fails for lack of it.
     pub fn delete<J: Journal>(&mut self, arena: &mut Arena<'_, J>, key: &[u8]) -> bool {
-        if self.options.check_key(key).is_err() {
-            return false;
-        }
-        let mut plan = Plan::at(self, arena.owner, key);
-        let Ok(index) = plan.position else { return false };
-        plan.leaf.entries.remove(index);
-        plan.carry_out(self, arena).expect("a node with less in it is not divided");
-        self.keys -= 1;
+        let Some(change) = self.plan_delete(arena, key) else { return false };
+        self.publish(arena, change);
         true
+    }
+
+    /// The same, to be published next; `None` if the key is not there.
+    pub fn plan_delete<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        key: &[u8],
+    ) -> Option<Change> {
+        self.options.check_key(key).ok()?;
+        let mut plan = Plan::at(self, arena.owner, key);
+        plan.leaf.entries.remove(plan.position.ok()?);
+        let set = plan.complete(self, arena).expect("a node with less in it is not divided");
+        Some(Change { set, keys: self.keys - 1 })
+    }
+
+    /// Lets a change be seen that was planned last.
+    pub fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>, change: Change) {
+        change.set.publish(self, arena);
+        self.keys = change.keys;
     }
 }

@@ -28,6 +28,7 @@ mod tree;
 
 pub use crate::pool::Arena;
 pub use crate::round::Round;
+pub use change::Change;
 pub use check::{Broken, Shape};
 pub use get::{AskReason, Get, Want};
 pub use range::{Direction, Range};

@@ -49,7 +49,7 @@ impl Before {
 
 /// The nodes that a change touches.
 #[derive(Default)]
-struct WriteSet {
+pub(super) struct WriteSet {
     new: Vec<(NodeRef, Image)>,
     /// From the leaf up.
     changed: Vec<(NodeRef, Image)>,
@@ -86,18 +86,15 @@ impl Plan {
         Self { path, at, leaf, position, before }
     }
 
-    /// Plans what follows from the change of the leaf, and publishes everything.
-    pub fn carry_out<J: Journal>(
+    /// Plans what follows from the change of the leaf, and takes the memory for it.
+    pub fn complete<J: Journal>(
         mut self,
         tree: &mut Tree,
         arena: &mut Arena<'_, J>,
-    ) -> Result<(), ArenaFull> {
+    ) -> Result<WriteSet, ArenaFull> {
         let mut set = WriteSet::default();
         match self.compute(tree, arena, &mut set) {
-            Ok(()) => {
-                set.publish(tree, arena);
-                Ok(())
-            }
+            Ok(()) => Ok(set),
             Err(full) => {
                 for (at, _) in set.new {
                     tree.pool.give(arena, at);
@@ -289,7 +286,7 @@ fn grow<J: Journal>(
 
 impl WriteSet {
     /// The module's text, step by step.
-    fn publish<J: Journal>(self, tree: &mut Tree, arena: &mut Arena<'_, J>) {
+    pub fn publish<J: Journal>(self, tree: &mut Tree, arena: &mut Arena<'_, J>) {
         for (at, image) in &self.new {
             store_new(tree, arena, *at, image);
         }

@@ -4,7 +4,8 @@ use super::image::{Image, Room};
 use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
-    INTEGER_BYTES, KeyForm, OrderedHeader, OrderedNode, Value, count_offset, least_node_bytes,
+    INTEGER_BYTES, KeyForm, LevelInfo, OrderedHeader, OrderedNode, Value, count_offset,
+    least_node_bytes,
 };
 use remora_layout::limits::{
     MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT, SLOT_UNIT_BYTES,
@@ -72,6 +73,22 @@ impl Options {
         Self { keys: KeyForm::Bytes, fan_out, key_bytes, value_bytes, node_bytes }
     }
 
+    /// Keys of this form, and values, of these lengths at most, in nodes of so many entries.
+    pub fn of(keys: KeyForm, fan_out: usize, key_bytes: usize, value_bytes: usize) -> Self {
+        /// What an entry usually takes beside its head.
+        const USUAL_BYTES: usize = 32;
+        match keys {
+            KeyForm::Integers => {
+                let usual = 2 * WORD_BYTES + value_bytes.min(USUAL_BYTES);
+                let least = least_node_bytes(fan_out, INTEGER_BYTES, value_bytes);
+                let full = least.max(least_node_bytes(fan_out, INTEGER_BYTES, 0) + fan_out * usual);
+                let node_bytes = full.next_multiple_of(SLOT_UNIT_BYTES);
+                Self { keys, fan_out, key_bytes: INTEGER_BYTES, value_bytes, node_bytes }
+            }
+            KeyForm::Bytes => Self::byte_strings(fan_out, key_bytes, value_bytes, USUAL_BYTES),
+        }
+    }
+
     /// Whether a key may be in such a tree.
     pub(super) fn check_key(&self, key: &[u8]) -> Result<(), TreeError> {
         let fits = match self.keys {
@@ -125,6 +142,26 @@ impl Tree {
         self.pool.give_all(arena);
     }
 
+    /// Gives back some of the memory of a tree whose header is dead, bounded; true once there is none.
+    pub fn release_some<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> bool {
+        self.pool.give_run(arena)
+    }
+
+    /// Bytes of a run that has room for one change.
+    pub fn wanted_run_bytes(&self) -> usize {
+        self.pool.wanted_run_bytes()
+    }
+
+    /// Bytes that it takes on the heap.
+    pub fn heap_bytes(&self) -> u64 {
+        self.pool.heap_bytes() + (size_of::<Self>() + self.scratch.capacity()) as u64
+    }
+
+    /// The settings.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
     /// The place of the header, at which a reader begins.
     pub fn at(&self) -> NodeRef {
         self.at
@@ -148,6 +185,27 @@ impl Tree {
     /// Bytes of the arena that it takes, unused places included.
     pub fn bytes(&self) -> u64 {
         self.pool.bytes()
+    }
+
+    /// Its levels, from the root down. It looks at inner nodes only.
+    pub fn levels<J: Journal>(&self, owner: &Owner<J>) -> Vec<LevelInfo> {
+        let mut levels = Vec::with_capacity(self.header.height as usize);
+        let mut first = self.header.root;
+        for _ in 1..self.header.height {
+            let (mut level, mut at) = (LevelInfo::default(), Some(first));
+            // Bounded by the nodes of the level: each one is further on.
+            while let Some(next) = at {
+                let node = self.node(owner, next);
+                level.nodes += 1;
+                level.entries += node.entries() as u64;
+                at = node.right();
+            }
+            levels.push(level);
+            first = self.node(owner, first).child(0).expect("an inner node has children");
+        }
+        let leaves = levels.last().map_or(1, |above| above.entries);
+        levels.push(LevelInfo { nodes: leaves, entries: self.keys });
+        levels
     }
 
     pub(super) fn room(&self) -> Room {

@@ -9,6 +9,7 @@ pub mod geo;
 pub mod hash;
 pub mod list;
 mod operation;
+pub mod ordered;
 pub mod set;
 pub mod tree;
 
@@ -137,4 +138,6 @@ types! {
     List(list::ListCommand<'a>),
     /// Of a set.
     Set(set::SetCommand<'a>),
+    /// Of an ordered tree.
+    Ordered(ordered::OrderedCommand<'a>),
 }

@@ -9,6 +9,7 @@ mod hash;
 mod keys;
 pub mod keyspace;
 mod list;
+mod ordered;
 pub mod persistence;
 pub mod plan;
 pub mod replication;
@@ -39,6 +40,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     list::COMMANDS,
     list::links::COMMANDS,
     list::blocking::COMMANDS,
+    ordered::COMMANDS,
     persistence::COMMANDS,
     plan::COMMANDS,
     replication::COMMANDS,

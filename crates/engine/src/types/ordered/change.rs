@@ -1,0 +1,113 @@
+//! Changes of one key.
+
+use super::trees::{OrderedTrees, logged_arena};
+use crate::store::Store;
+use crate::types::object::On;
+use remora_arena::Journal;
+use remora_index::btree::Change;
+use remora_layout::btree::{INTEGER_BYTES, KeyForm, Value, ValueKind};
+use remora_layout::packed::Field;
+use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_protocol::ordered::OrderedSettings;
+
+/// A key as its tree has it, made from what users write.
+///
+/// # Errors
+/// The tree has integers, and it is none.
+pub(super) fn native<'k>(
+    keys: KeyForm,
+    text: &'k [u8],
+    integer: &'k mut [u8; INTEGER_BYTES],
+) -> Result<&'k [u8], Status> {
+    if keys == KeyForm::Bytes {
+        return Ok(text);
+    }
+    let digits = text.iter().all(u8::is_ascii_digit).then_some(text);
+    let number = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok());
+    *integer = number.ok_or(Status::NotAnInteger)?.to_be_bytes();
+    Ok(integer)
+}
+
+/// Hands over a key as users write it.
+pub(super) fn with_text<R>(keys: KeyForm, key: &[u8], each: impl FnOnce(&[u8]) -> R) -> R {
+    match (keys, key.try_into()) {
+        (KeyForm::Integers, Ok(bytes)) => {
+            each(itoa::Buffer::new().format(u64::from_be_bytes(bytes)).as_bytes())
+        }
+        _ => each(key),
+    }
+}
+
+pub(super) fn value_of(field: Field<'_>) -> Value<'_> {
+    let kind = if field.is_link { ValueKind::Link } else { ValueKind::Bytes };
+    Value { kind, bytes: field.value }
+}
+
+impl OrderedTrees {
+    /// Gives a key a value. True if the key is new.
+    pub(super) fn set<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, Option<u32>),
+        (text, value): (&[u8], Field<'_>),
+        entry: &Command<'_>,
+    ) -> Result<bool, Status> {
+        let Some(root) = root else {
+            let settings = OrderedSettings::of(KeyForm::Bytes);
+            self.make(store, (on, settings), entry, |own, store, root| {
+                let (planned, _) = own.plan_set(store, (on, root), (text, value))?;
+                // Its entry comes next.
+                own.publish_as(store, root, planned, 1);
+                Ok(())
+            })?;
+            return Ok(true);
+        };
+        let (planned, is_new) = self.plan_set(store, (on, root), (text, value))?;
+        store.commit(on.hash.database(), entry, |store| self.publish_as(store, root, planned, 0));
+        Ok(is_new)
+    }
+
+    pub(super) fn plan_set<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        (text, value): (&[u8], Field<'_>),
+    ) -> Result<(Change, bool), Status> {
+        let mut integer = [0; INTEGER_BYTES];
+        let key = native(self.named(root).keys_are(), text, &mut integer)?;
+        self.with_room(store, (on, root), |tree, arena| tree.plan_set(arena, key, value_of(value)))
+    }
+
+    /// Publishes a change whose entry is so many entries ahead.
+    pub(super) fn publish_as<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        planned: Change,
+        ahead: u64,
+    ) {
+        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
+        let mut arena = logged_arena(store);
+        arena.changed_at += ahead;
+        named.tree.publish(&mut arena, planned);
+    }
+
+    /// Removes a key. True if it was there.
+    pub(super) fn delete<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, Option<u32>),
+        text: &[u8],
+        entry: &Command<'_>,
+    ) -> Result<bool, Status> {
+        let Some(root) = root else { return Ok(false) };
+        let mut integer = [0; INTEGER_BYTES];
+        let key = native(self.named(root).keys_are(), text, &mut integer)?;
+        let planned =
+            self.with_room(store, (on, root), |tree, arena| Ok(tree.plan_delete(arena, key)))?;
+        let Some(planned) = planned else { return Ok(false) };
+        store.commit(on.hash.database(), entry, |store| self.publish_as(store, root, planned, 0));
+        Ok(true)
+    }
+}

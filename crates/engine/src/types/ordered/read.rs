@@ -1,0 +1,258 @@
+//! Reads: of one key, and of many in turns.
+
+use super::change::{native, with_text};
+use super::trees::{Named, OrderedTrees};
+use crate::store::Store;
+use crate::types::content::Content;
+use crate::types::object::{Turn, resume};
+use remora_arena::{Journal, Slot};
+use remora_index::btree::{Direction, Range};
+use remora_layout::btree::{
+    INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, OrderedInfo, Value, ValueKind,
+};
+use remora_layout::limits::{RANGE_TURN_BYTES, RANGE_TURN_KEYS};
+use remora_layout::packed::Field;
+use remora_protocol::message::Status;
+use remora_protocol::ordered::{OrderedCommand, OrderedRange};
+use remora_protocol::{Items, Reply};
+use std::ops::Bound;
+use zerocopy::IntoBytes;
+
+pub(super) fn field_of(value: Value<'_>) -> Field<'_> {
+    Field { value: value.bytes, is_link: value.kind == ValueKind::Link }
+}
+
+/// A bound that outlives its request, as the tree has keys.
+type OwnBound = Bound<Vec<u8>>;
+
+/// A range that is read in turns.
+pub(super) struct Ranging {
+    /// `None`: there is no such key.
+    root: Option<Slot>,
+    from: OwnBound,
+    to: OwnBound,
+    direction: Direction,
+    left: u64,
+    found: i64,
+}
+
+fn own(keys: KeyForm, bound: Bound<&[u8]>) -> Result<OwnBound, Status> {
+    let mut integer = [0; INTEGER_BYTES];
+    Ok(match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(key) => Bound::Included(native(keys, key, &mut integer)?.to_vec()),
+        Bound::Excluded(key) => Bound::Excluded(native(keys, key, &mut integer)?.to_vec()),
+    })
+}
+
+/// Some entries of a range, and where it goes on: so many keys, or bytes, about.
+pub(super) fn range_some<J: Journal>(
+    store: &Store<J>,
+    named: &Named,
+    (from, to, direction): (&mut OwnBound, &mut OwnBound, Direction),
+    most: usize,
+    mut each: impl FnMut(&[u8], Value<'_>) -> usize,
+) -> usize {
+    let (mut last, mut bytes, mut found) = (Vec::new(), 0, 0);
+    // Bounded by `most`: each round finds something, or is the last one.
+    loop {
+        let limit = (most - found).min(RANGE_TURN_KEYS / 8);
+        let range = Range {
+            from: from.as_ref().map(Vec::as_slice),
+            to: to.as_ref().map(Vec::as_slice),
+            direction,
+            limit,
+        };
+        let some = named.tree.range(&store.owner, range, |key, value| {
+            bytes += each(key, value);
+            last.clear();
+            last.extend_from_slice(key);
+        });
+        found += some;
+        if some > 0 {
+            let next = Bound::Excluded(std::mem::take(&mut last));
+            match direction {
+                Direction::Ascending => *from = next,
+                Direction::Descending => *to = next,
+            }
+        }
+        if some < limit || found == most || bytes >= RANGE_TURN_BYTES {
+            return found;
+        }
+    }
+}
+
+impl OrderedTrees {
+    /// A look at a key that is not there.
+    pub(super) fn look_at_nothing(command: OrderedCommand<'_>) -> Reply<'static> {
+        match command {
+            OrderedCommand::Count { .. } => Reply::number(0),
+            _ => Reply::status(Status::NotFound),
+        }
+    }
+
+    /// A look that takes one step.
+    pub(super) fn look<'s, J: Journal>(
+        &'s mut self,
+        store: &'s Store<J>,
+        root: u32,
+        command: OrderedCommand<'_>,
+    ) -> Reply<'s> {
+        let named = self.by_root.get(&root).expect("a root record has its tree");
+        let (tree, keys) = (&named.tree, named.keys_are());
+        let mut integer = [0; INTEGER_BYTES];
+        let mut key = |text| native(keys, text, &mut integer).map(<[u8]>::to_vec);
+        match command {
+            OrderedCommand::Get { key: text } => match key(text) {
+                Err(status) => Reply::status(status),
+                Ok(key) => match tree.get(&store.owner, &key) {
+                    None => Reply::status(Status::NotFound),
+                    Some(value) => {
+                        let field = field_of(value);
+                        let number = Reply::number(field.is_link.into());
+                        Reply { value: Some(field.value), ..number }
+                    }
+                },
+            },
+            OrderedCommand::Rank { key: text } => match key(text) {
+                Err(status) => Reply::status(status),
+                Ok(key) if tree.get(&store.owner, &key).is_none() => {
+                    Reply::status(Status::NotFound)
+                }
+                Ok(key) => Reply::number(tree.rank(&store.owner, &key) as i64),
+            },
+            OrderedCommand::Count { range: OrderedRange { from, to } } => {
+                let (from, to) = match (own(keys, from), own(keys, to)) {
+                    (Ok(from), Ok(to)) => (from, to),
+                    (Err(status), _) | (_, Err(status)) => return Reply::status(status),
+                };
+                let range = Range {
+                    from: from.as_ref().map(Vec::as_slice),
+                    to: to.as_ref().map(Vec::as_slice),
+                    ..Range::ALL
+                };
+                Reply::number(tree.count(&store.owner, range) as i64)
+            }
+            OrderedCommand::Select { rank } => {
+                let from_end = tree.keys().checked_sub(rank.unsigned_abs());
+                let rank = if rank < 0 { from_end } else { Some(rank as u64) };
+                let selected = rank.and_then(|rank| tree.select(&store.owner, rank));
+                let Some((key, value)) = selected else { return Reply::status(Status::NotFound) };
+                let scratch = &mut self.scratch;
+                scratch.clear();
+                with_text(keys, &key, |key| Items::push(scratch, key));
+                Items::push_field(scratch, field_of(value));
+                Reply { value: Some(scratch), ..Reply::number(2) }
+            }
+            OrderedCommand::Info => {
+                let options = tree.options();
+                let info = OrderedInfo {
+                    at: tree.at(),
+                    keys_are: keys,
+                    fan_out: options.fan_out as u64,
+                    key_bytes: options.key_bytes as u64,
+                    value_bytes: options.value_bytes as u64,
+                    node_bytes: options.node_bytes as u64,
+                    height: tree.header().height.into(),
+                    keys: tree.keys(),
+                    nodes: tree.nodes(),
+                    bytes: tree.bytes(),
+                };
+                self.scratch.clear();
+                self.scratch.extend_from_slice(info.to_words().as_bytes());
+                Reply { value: Some(&self.scratch), ..Reply::status(Status::Ok) }
+            }
+            OrderedCommand::Levels => {
+                let levels = tree.levels(&store.owner);
+                self.scratch.clear();
+                for level in &levels {
+                    let words: [u64; LEVEL_INFO_WORDS] = level.to_words();
+                    self.scratch.extend_from_slice(words.as_bytes());
+                }
+                Reply { value: Some(&self.scratch), ..Reply::number(levels.len() as i64) }
+            }
+            OrderedCommand::Create(_)
+            | OrderedCommand::Set { .. }
+            | OrderedCommand::Delete { .. }
+            | OrderedCommand::Range { .. } => unreachable!("executed before"),
+        }
+    }
+
+    pub(super) fn begin_range(
+        &self,
+        root: Option<Slot>,
+        command: OrderedCommand<'_>,
+    ) -> Result<Ranging, Status> {
+        let OrderedCommand::Range { range, is_reverse, limit } = command else {
+            return Err(Status::Malformed);
+        };
+        let keys = root.map_or(KeyForm::Bytes, |root| self.named(root.slot).keys_are());
+        let direction = if is_reverse { Direction::Descending } else { Direction::Ascending };
+        let (from, to) = (own(keys, range.from)?, own(keys, range.to)?);
+        Ok(Ranging { root, from, to, direction, left: limit, found: 0 })
+    }
+
+    /// Reads some more of a range: each turn the tree as it is then, behind the last key that was given.
+    pub(super) fn range_turn<J: Journal>(
+        &self,
+        store: &Store<J>,
+        reading: &mut Ranging,
+        found: &mut Vec<u8>,
+    ) -> Result<Turn, Status> {
+        let turn =
+            |ended, found| Turn { ended, number: found, gives_value: true, ..Turn::default() };
+        let Some(root) = reading.root else { return Ok(turn(true, 0)) };
+        if !store.is_live(root) {
+            return Err(Status::NotFound);
+        }
+        let named = self.named(root.slot);
+        let most = RANGE_TURN_KEYS.min(usize::try_from(reading.left).unwrap_or(usize::MAX));
+        let Ranging { from, to, direction, .. } = reading;
+        let before = found.len();
+        let some = range_some(store, named, (from, to, *direction), most, |key, value| {
+            let at = found.len();
+            with_text(named.keys_are(), key, |key| Items::push(found, key));
+            Items::push_field(found, field_of(value));
+            found.len() - at
+        });
+        reading.left -= some as u64;
+        reading.found += 2 * some as i64;
+        let is_full = found.len() - before >= RANGE_TURN_BYTES;
+        let ended = reading.left == 0 || (some < most && !is_full);
+        Ok(turn(ended, reading.found))
+    }
+
+    /// Adds some entries of a tree to the sum of its content.
+    pub(super) fn digest_tree<J: Journal>(
+        &self,
+        store: &Store<J>,
+        root: u32,
+        content: &mut Content,
+    ) -> bool {
+        let named = self.named(root);
+        if content.at.is_none() {
+            let mut settings = Vec::new();
+            named.settings.write(&mut settings);
+            content.add(&[b"settings", &settings]);
+        }
+        let mut from: Box<OwnFrom> = resume(&mut content.at);
+        let bounds = (&mut from.0, &mut Bound::Unbounded, Direction::Ascending);
+        let mut bytes = 0;
+        let some = range_some(store, named, bounds, RANGE_TURN_KEYS, |key, value| {
+            content.add(&[key, &[value.kind as u8], value.bytes]);
+            bytes += key.len() + value.bytes.len();
+            key.len() + value.bytes.len()
+        });
+        content.at = Some(from);
+        some < RANGE_TURN_KEYS && bytes < RANGE_TURN_BYTES
+    }
+}
+
+/// Where a sweep over all entries goes on.
+pub(super) struct OwnFrom(pub OwnBound);
+
+impl Default for OwnFrom {
+    fn default() -> Self {
+        Self(Bound::Unbounded)
+    }
+}

@@ -1,0 +1,155 @@
+//! The trees of a shard, and how one is made and ends.
+
+use crate::store::Store;
+use crate::types::object::On;
+use remora_arena::{Journal, Slot, set_state_guardian};
+use remora_index::btree::{Arena, Options, Tree, TreeError};
+use remora_layout::btree::{KeyForm, ORDERED_ROOT_BYTES};
+use remora_layout::kind::Kind;
+use remora_layout::node::Home;
+use remora_layout::record::State;
+use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_protocol::ordered::OrderedSettings;
+use std::collections::BTreeMap;
+
+/// A tree, and its state beside the arena.
+pub(super) struct Named {
+    pub tree: Tree,
+    pub root: Slot,
+    pub settings: OrderedSettings,
+}
+
+impl Named {
+    pub fn keys_are(&self) -> KeyForm {
+        self.settings.keys
+    }
+}
+
+/// The ordered trees of one shard.
+#[derive(Default)]
+pub(crate) struct OrderedTrees {
+    /// By the slots of their root records.
+    pub(super) by_root: BTreeMap<u32, Named>,
+    /// Bytes that they take on the heap.
+    pub(super) heap_bytes: u64,
+    /// Buffer for a reply's value.
+    pub(super) scratch: Vec<u8>,
+}
+
+pub(super) fn refusal(error: TreeError) -> Status {
+    match error {
+        TreeError::Full(_) => Status::OutOfMemory,
+        TreeError::BadOptions => Status::BadCapacity,
+        TreeError::BadKey | TreeError::ValueTooLong => Status::TooLarge,
+        TreeError::NotLoadable => Status::NotEmpty,
+    }
+}
+
+/// The nodes of a change that is logged next carry its sequence.
+pub(super) fn planned_arena<J: Journal>(store: &mut Store<J>) -> Arena<'_, J> {
+    let changed_at = store.last_sequence() + 1;
+    Arena { owner: &mut store.owner, slots: &mut store.slots, changed_at }
+}
+
+/// The same, once it is logged.
+pub(super) fn logged_arena<J: Journal>(store: &mut Store<J>) -> Arena<'_, J> {
+    let changed_at = store.last_sequence();
+    Arena { owner: &mut store.owner, slots: &mut store.slots, changed_at }
+}
+
+impl OrderedTrees {
+    pub(super) fn named(&self, root: u32) -> &Named {
+        self.by_root.get(&root).expect("a root record has its tree")
+    }
+
+    /// Works on a tree; makes room and works again if memory was missing and keys may go.
+    pub(super) fn with_room<J: Journal, T>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        work: impl Fn(&mut Tree, &mut Arena<'_, J>) -> Result<T, TreeError>,
+    ) -> Result<T, Status> {
+        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
+        let before = named.tree.heap_bytes();
+        let mut outcome = work(&mut named.tree, &mut planned_arena(store));
+        if matches!(outcome, Err(TreeError::Full(_)))
+            && store.make_free(named.tree.wanted_run_bytes(), on.now)
+        {
+            outcome = work(&mut named.tree, &mut planned_arena(store));
+        }
+        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
+        outcome.map_err(refusal)
+    }
+
+    /// Makes a tree of a key that is not there, and fills it aside; `fill` may refuse. It is one
+    /// change.
+    pub(super) fn make<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, settings): (On<'_>, OrderedSettings),
+        entry: &Command<'_>,
+        fill: impl FnOnce(&mut Self, &mut Store<J>, u32) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let root = self.new_tree(store, on, settings)?;
+        let entered = match fill(self, store, root.slot) {
+            Ok(()) => store
+                .enter_root((on.key, on.hash), (root, 0), None, entry.into(), on.now)
+                .map_err(|_| (Status::OutOfMemory, false)),
+            Err(status) => Err((status, true)),
+        };
+        entered.map_err(|(status, is_held)| {
+            // Bounded: it has one key at the most.
+            while !self.release_some(store, root.slot) {}
+            set_state_guardian(&mut store.owner, root, State::Dead);
+            if is_held {
+                store.give_back(root, on.now);
+            }
+            status
+        })
+    }
+
+    /// A tree that no key leads to.
+    pub(super) fn new_tree<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        settings: OrderedSettings,
+    ) -> Result<Slot, Status> {
+        let OrderedSettings { keys, fan_out, key_bytes, value_bytes } = settings.checked()?;
+        let options = Options::of(keys, fan_out, key_bytes, value_bytes);
+        let home = Home { secret: store.options.record_secret, region: store.options.region };
+        let root = store.new_root((on.key, on.hash), Kind::ORDERED, ORDERED_ROOT_BYTES, 0, on.now);
+        let root = root.map_err(|_| Status::OutOfMemory)?;
+        let at = store.state_of(root);
+        let mut made = Tree::create(&mut planned_arena(store), home, at, options);
+        if matches!(made, Err(TreeError::Full(_)))
+            && store.make_free(8 * options.node_bytes, on.now)
+        {
+            made = Tree::create(&mut planned_arena(store), home, at, options);
+        }
+        match made {
+            Ok(tree) => {
+                self.heap_bytes += tree.heap_bytes();
+                self.by_root.insert(root.slot, Named { tree, root, settings });
+                Ok(root)
+            }
+            Err(error) => {
+                store.give_back(root, on.now);
+                Err(refusal(error))
+            }
+        }
+    }
+
+    /// Gives back a run of the nodes of a tree that no key leads to any more. True once there is none.
+    pub(super) fn release_some<J: Journal>(&mut self, store: &mut Store<J>, root: u32) -> bool {
+        let Some(named) = self.by_root.get_mut(&root) else { return true };
+        let before = named.tree.heap_bytes();
+        let ended = named.tree.release_some(&mut logged_arena(store));
+        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
+        if ended && let Some(named) = self.by_root.remove(&root) {
+            self.heap_bytes -= named.tree.heap_bytes();
+        }
+        ended
+    }
+}
