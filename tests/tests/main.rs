@@ -31,6 +31,7 @@ mod lists;
 mod load;
 mod many_keys;
 mod mixed;
+mod ordered;
 mod plan_reads;
 mod plans;
 mod pointers;

@@ -136,6 +136,7 @@ mod hash;
 mod links;
 mod list;
 mod options;
+mod ordered;
 mod scan;
 mod session;
 mod set;
@@ -151,10 +152,12 @@ pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;
 pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
+pub use ordered::OrderedKey;
 pub use remora_client_core::{
     AllMembers, Chased, Counts, DataBufferCounts, Each, EachChased, Explanation, FieldValue, Got,
-    HashContent, HashFields, Link, LinkAt, LinkPlace, ListEvents, ListItems, ListTaken, Path,
-    PlanRun, Policy, Route, ServedBy, Side, SyncPoint, Target, Why,
+    HashContent, HashFields, KeyForm, LevelInfo, Link, LinkAt, LinkPlace, ListEvents, ListItems,
+    ListTaken, OrderedEntries, OrderedEvents, OrderedGot, OrderedInfo, OrderedSettings,
+    OrderedValue, Path, PlanRun, Policy, Route, ServedBy, Side, SyncPoint, Target, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};

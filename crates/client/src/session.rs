@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::time::{after, from_unix_ms, to_unix_ms};
-use crate::views::{HashViews, ListViews, SetViews, TreeViews};
+use crate::views::{HashViews, ListViews, OrderedViews, SetViews, TreeViews};
 use remora_client_core as core;
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 /// the next operation.
 ///
 /// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::list`],
-/// [`Session::member_set`], [`Session::tree`], [`Session::geo`]. The session keeps the known locations of
+/// [`Session::member_set`], [`Session::ordered`], [`Session::tree`], [`Session::geo`]. The session keeps the known locations of
 /// hashes, lists, sets and trees, so that creating a handle again costs nothing.
 pub struct Session {
     pub(crate) core: core::Session,
@@ -21,6 +21,7 @@ pub struct Session {
     pub(crate) path: core::Path,
     pub(crate) hashes: HashViews,
     pub(crate) lists: ListViews,
+    pub(crate) ordered: OrderedViews,
     pub(crate) sets: SetViews,
     pub(crate) trees: TreeViews,
 }
@@ -67,6 +68,8 @@ pub enum KeyType {
     Tree,
     /// Members with positions on the globe.
     Geo,
+    /// An ordered tree.
+    Ordered,
     /// A type that this version of the client does not know.
     Other,
 }
@@ -80,6 +83,7 @@ impl KeyType {
             Kind::SET => Self::Set,
             Kind::RTREE => Self::Tree,
             Kind::GEO => Self::Geo,
+            Kind::ORDERED => Self::Ordered,
             _ => Self::Other,
         }
     }
@@ -87,8 +91,8 @@ impl KeyType {
 
 impl Session {
     pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
-        let (hashes, lists, sets, trees) = Default::default();
-        Self { core, path, hashes, lists, sets, trees }
+        let (hashes, lists, ordered, sets, trees) = Default::default();
+        Self { core, path, hashes, lists, ordered, sets, trees }
     }
 
     /// The value of a string key: [`StringKey::get`](crate::StringKey::get).

@@ -17,6 +17,9 @@ pub(crate) type ListViews = Views<core::OpenList>;
 /// A session's views of sets, by their keys.
 pub(crate) type SetViews = Views<core::OpenSet>;
 
+/// A session's views of ordered trees, by their keys.
+pub(crate) type OrderedViews = Views<core::OpenOrdered>;
+
 /// A session's views of trees, by their keys.
 pub(crate) type TreeViews = Views<TreeView>;
 

@@ -217,7 +217,7 @@ fn a_range_in_turns_beside_changes_has_what_is_there_all_the_time() {
         let (mut found, mut turns) = (Vec::new(), 0);
         let number = loop {
             let before = found.len();
-            let turn = shard.continue_read(&mut read, &mut found, NOW).unwrap();
+            let turn = shard.read_turn(&mut read, &mut found, NOW).unwrap();
             let keys = Items::parse(&found[before..]).unwrap().iter().count() / 2;
             assert!(keys <= RANGE_TURN_KEYS);
             turns += 1;
@@ -261,10 +261,10 @@ fn a_tree_that_goes_ends_the_reads_of_it_and_gives_its_memory_back() {
     let mut read =
         begin(&mut shard, OrderedCommand::Range { range, is_reverse: false, limit: 9_999 });
     let mut found = Vec::new();
-    assert!(!shard.continue_read(&mut read, &mut found, NOW).unwrap().ended);
+    assert!(!shard.read_turn(&mut read, &mut found, NOW).unwrap().ended);
     let del = Command::Del { key: KEY };
     assert_eq!(shard.execute(&del, shard.hash(KEY), NOW).number, 1);
-    assert_eq!(shard.continue_read(&mut read, &mut found, NOW), Err(Status::NotFound));
+    assert_eq!(shard.read_turn(&mut read, &mut found, NOW), Err(Status::NotFound));
     while shard.wants_release() {
         shard.release_some(Now { since_start_s: 1 << 30, ..NOW });
     }
@@ -323,7 +323,7 @@ fn full_memory_refuses_a_change_and_keeps_the_tree() {
     let mut random = Random::new(5);
     let (mut model, mut refused) = (Model::new(), 0);
     for number in 0..4_000u64 {
-        let mut key = (random.below(1 << 40) as u64).to_be_bytes().to_vec();
+        let mut key = random.below(1u64 << 40).to_be_bytes().to_vec();
         key.resize(8 + random.below(MAX_ORDERED_KEY_BYTES as u64 - 7) as usize, b'k');
         let value = vec![number as u8; random.below(MAX_ORDERED_VALUE_BYTES as u64 + 1) as usize];
         match set(&mut shard, &key, &value).0 {

@@ -178,11 +178,9 @@ fn run(keys: KeyForm, fan_out: usize, calm: u64, seed: u64, counts: &mut Counts)
         counts.restarted += u64::from(walk.retries() > 0);
         counts.went_right += u64::from(walk.right_links() > 0);
         match end {
-            Ok((found, node)) => {
-                let value = found.map(|value| {
-                    let bytes = &node[value.from..value.from + value.bytes];
-                    u64::from_le_bytes(bytes.try_into().unwrap())
-                });
+            Ok((found, _)) => {
+                let value = walk.value().bytes;
+                let value = found.then(|| u64::from_le_bytes(value.try_into().unwrap()));
                 counts.found += u64::from(value.is_some());
                 checker.check(key, (from, replay.time), value);
             }

@@ -50,6 +50,8 @@ use crate::node::{
     CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, NotANode, Proof, check_head, check_proof,
     word as node_word, word_at,
 };
+use crate::record::{Mutable, Reject, verify_root_words};
+use crate::tree::RootPlace;
 use std::cmp::Ordering;
 
 /// Bytes of a node before its fences.
@@ -788,6 +790,51 @@ pub fn verify_ordered_header(
     check_proof(home, CheckedPart::OrderedHeader, at, version, proof, bytes)?;
     let words = [3, 4, 5].map(|index| word_at(bytes, index));
     OrderedHeader::from_words(words).ok_or(NotANode::Torn)
+}
+
+/// Checks the bytes that a reader fetched from the [`RootPlace::ranges_of`] of a tree: the nodes fetched
+/// before were the tree's own, and it has not expired by the word that comes with the header.
+///
+/// # Errors
+/// The tree has gone, or the reader has to ask the owner, or the bytes are torn.
+pub fn verify_ordered_root(
+    place: RootPlace,
+    bytes: &[u8],
+    home: Home,
+) -> Result<(OrderedHeader, Mutable), NotANode> {
+    let header = bytes.last_chunk::<ORDERED_ROOT_BYTES>().ok_or(NotANode::Torn)?;
+    let header = verify_ordered_header(header, home, place.at, Proof::Checksum)?;
+    match verify_root_words(bytes, place.at.generation) {
+        Ok(mutable) => Ok((header, mutable)),
+        Err(Reject::Torn) => Err(NotANode::Torn),
+        Err(_) => Err(NotANode::Dead),
+    }
+}
+
+impl KeyForm {
+    /// A key as a tree of this form has it, made from what users write: integers in decimal. `None` if it
+    /// is none.
+    pub fn parse<'k>(
+        self,
+        text: &'k [u8],
+        integer: &'k mut [u8; INTEGER_BYTES],
+    ) -> Option<&'k [u8]> {
+        if self == Self::Bytes {
+            return Some(text);
+        }
+        let digits = text.iter().all(u8::is_ascii_digit).then_some(text)?;
+        let number: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
+        *integer = number.to_be_bytes();
+        Some(integer)
+    }
+
+    /// A key of a tree of this form as users write it.
+    pub fn text(self, key: &[u8]) -> Vec<u8> {
+        match (self, key.try_into()) {
+            (Self::Integers, Ok(bytes)) => u64::from_be_bytes(bytes).to_string().into_bytes(),
+            _ => key.to_vec(),
+        }
+    }
 }
 
 const _: () = assert!(ORDERED_HEADER_BYTES == (word::FENCES + 1) * WORD_BYTES);

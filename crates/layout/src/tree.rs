@@ -60,12 +60,17 @@ impl RootPlace {
     /// The first [`ROOT_WORDS_BYTES`] of all the bytes are the root record's first words, the last
     /// [`TREE_HEADER_BYTES`] the header. The second range is empty if one is enough.
     pub fn ranges(&self) -> [(u64, usize); 2] {
+        self.ranges_of(TREE_HEADER_BYTES)
+    }
+
+    /// The same, where the header has so many bytes.
+    pub fn ranges_of(&self, header_bytes: usize) -> [(u64, usize); 2] {
         let (words, header) = (self.words_at(), self.at.offset() as u64);
-        let span = (header - words) as usize + TREE_HEADER_BYTES;
+        let span = (header - words) as usize + header_bytes;
         if span <= Self::SPAN_BYTES {
             return [(words, span), (header, 0)];
         }
-        [(words, ROOT_WORDS_BYTES), (header, TREE_HEADER_BYTES)]
+        [(words, ROOT_WORDS_BYTES), (header, header_bytes)]
     }
 
     /// Checks the bytes that a reader fetched from [`RootPlace::ranges`]: the nodes fetched before

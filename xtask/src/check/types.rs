@@ -64,6 +64,15 @@ const MORE: &[More] = &[
         words: &[],
         places: &["crates/index/src/hash/object.rs", "crates/server/src/resp/hashes"],
     },
+    More {
+        folder: "ordered",
+        words: &["btree"],
+        places: &[
+            "crates/index/src/btree/",
+            "crates/layout/src/btree",
+            "crates/client-core/src/ordered.rs",
+        ],
+    },
     More { folder: "set", words: &[], places: &["crates/server/src/resp/sets.rs"] },
     More {
         folder: "geo",

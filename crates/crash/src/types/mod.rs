@@ -5,6 +5,7 @@ mod geo;
 mod hash;
 mod key_type;
 mod list;
+mod ordered;
 mod rtree;
 mod set;
 mod string;
@@ -21,8 +22,15 @@ use remora_resp::Value;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Every type that a server keeps.
-pub const TYPES: &[&dyn KeyType] =
-    &[&string::Strings, &hash::Hashes, &list::Lists, &set::Sets, &rtree::Trees, &geo::Geo];
+pub const TYPES: &[&dyn KeyType] = &[
+    &string::Strings,
+    &hash::Hashes,
+    &list::Lists,
+    &set::Sets,
+    &ordered::OrderedTrees,
+    &rtree::Trees,
+    &geo::Geo,
+];
 
 /// The type of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn KeyType> {

@@ -6,7 +6,7 @@
 
 use crate::round::Round;
 use remora_layout::arena_header::{durable_of, word};
-use remora_layout::btree::{Expected, OrderedHeader, OrderedNode, ValueRange};
+use remora_layout::btree::{Expected, OrderedHeader, OrderedNode, Value, ValueKind};
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WALK_RIGHT_LINKS, WORD_BYTES};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof};
 use remora_walk::{Step, Walk, What};
@@ -43,6 +43,8 @@ pub struct Get<'k> {
     right_links: u32,
     nodes: u64,
     retries: u32,
+    kind: ValueKind,
+    value: Vec<u8>,
 }
 
 impl<'k> Get<'k> {
@@ -67,6 +69,8 @@ impl<'k> Get<'k> {
             right_links: 0,
             nodes: 0,
             retries: 0,
+            kind: ValueKind::Bytes,
+            value: Vec::new(),
         }
     }
 
@@ -81,6 +85,16 @@ impl<'k> Get<'k> {
         self.durable = 0;
     }
 
+    /// The value, once it has found one.
+    pub fn value(&self) -> Value<'_> {
+        Value { kind: self.kind, bytes: &self.value }
+    }
+
+    /// The durable sequence, as far as it is known.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
     /// Right links that it has followed.
     pub fn right_links(&self) -> u32 {
         self.right_links
@@ -92,7 +106,7 @@ impl<'k> Get<'k> {
     }
 
     /// Wants a node next, if it can be one.
-    fn go(&mut self, at: Option<NodeRef>, level: u8) -> Step<Option<ValueRange>, AskReason> {
+    fn go(&mut self, at: Option<NodeRef>, level: u8) -> Step<bool, AskReason> {
         let end = |at: NodeRef| (at.offset() + self.header.node_bytes as usize) as u64;
         match at {
             Some(at) if at.slot != 0 && end(at) <= self.region_bytes => {
@@ -103,7 +117,7 @@ impl<'k> Get<'k> {
         }
     }
 
-    fn take(&mut self, node: &OrderedNode<'_>) -> Step<Option<ValueRange>, AskReason> {
+    fn take(&mut self, node: &OrderedNode<'_>) -> Step<bool, AskReason> {
         self.nodes += 1;
         match node.place_of(self.key) {
             // The keys here were joined to a node further left.
@@ -121,9 +135,14 @@ impl<'k> Get<'k> {
             return self.go(node.child(node.child_index(self.key)), node.level() - 1);
         }
         match node.position(self.key) {
-            Err(_) => Step::Found(None),
-            Ok(index) => match node.value_range(index) {
-                Some(value) => Step::Found(Some(value)),
+            Err(_) => Step::Found(false),
+            Ok(index) => match node.value(index) {
+                Some(value) => {
+                    self.kind = value.kind;
+                    self.value.clear();
+                    self.value.extend_from_slice(value.bytes);
+                    Step::Found(true)
+                }
                 None => Step::Ask(AskReason::Broken),
             },
         }
@@ -131,8 +150,8 @@ impl<'k> Get<'k> {
 }
 
 impl Walk for Get<'_> {
-    /// Where the value lies in the bytes fed last; `None`: the key is not there.
-    type Found = Option<ValueRange>;
+    /// Whether the key is there: [`Get::value`].
+    type Found = bool;
     type Reason = AskReason;
     type Tag = Round;
     type Head = OrderedHeader;
@@ -150,12 +169,7 @@ impl Walk for Get<'_> {
         Some(Want { offset: at.offset() as u64, bytes, what: What::Node { at, level }, tag })
     }
 
-    fn feed(
-        &mut self,
-        want: Want,
-        bytes: &[u8],
-        proof: Proof,
-    ) -> Step<Option<ValueRange>, AskReason> {
+    fn feed(&mut self, want: Want, bytes: &[u8], proof: Proof) -> Step<bool, AskReason> {
         let What::Node { at, level } = want.what else {
             self.learn_durable(bytes);
             return Step::More;

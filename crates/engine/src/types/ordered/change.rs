@@ -20,13 +20,7 @@ pub(super) fn native<'k>(
     text: &'k [u8],
     integer: &'k mut [u8; INTEGER_BYTES],
 ) -> Result<&'k [u8], Status> {
-    if keys == KeyForm::Bytes {
-        return Ok(text);
-    }
-    let digits = text.iter().all(u8::is_ascii_digit).then_some(text);
-    let number = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok());
-    *integer = number.ok_or(Status::NotAnInteger)?.to_be_bytes();
-    Ok(integer)
+    keys.parse(text, integer).ok_or(Status::NotAnInteger)
 }
 
 /// Hands over a key as users write it.

@@ -1,0 +1,288 @@
+//! Keys that hold ordered trees.
+
+use crate::error::Error;
+use crate::session::Session;
+use remora_client_core as core;
+use remora_client_core::{OrderedEntries, OrderedGot, OrderedInfo, OrderedSettings, OrderedValue};
+use remora_protocol::ordered::OrderedRange;
+use std::ops::{Bound, RangeBounds};
+
+/// Most ordered trees whose places a session keeps.
+const MOST_VIEWS: usize = 1 << 10;
+
+/// A handle for a key that holds an ordered tree: [`Session::ordered`]. It asks for changes and for
+/// ranges, and looks keys up by either route: by READs from the root to the leaf, with the upper
+/// nodes kept.
+///
+/// Keys are byte strings. In a tree of integers they are integers from 0 to
+/// 18446744073709551615, written in decimal.
+pub struct OrderedKey<'s> {
+    core: &'s mut core::Session,
+    view: &'s mut core::OpenOrdered,
+    path: core::Path,
+}
+
+impl Session {
+    /// A handle for a key that holds an ordered tree, or will hold one. This sends nothing.
+    ///
+    /// # Errors
+    /// The key is too long.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.ordered(b"orders by day")?.set(b"2026-11-27/4711", b"open")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ordered(&mut self, key: &[u8]) -> Result<OrderedKey<'_>, Error> {
+        let Self { core, ordered, path, .. } = self;
+        let view = ordered.get(key, MOST_VIEWS, || core.open_ordered(key))?;
+        Ok(OrderedKey { core, view, path: *path })
+    }
+}
+
+/// The keys of a range, for a request.
+fn range<'k>(keys: &impl RangeBounds<&'k [u8]>) -> OrderedRange<'k> {
+    let bound = |of: Bound<&&'k [u8]>| of.map(|key| *key);
+    OrderedRange { from: bound(keys.start_bound()), to: bound(keys.end_bound()) }
+}
+
+impl OrderedKey<'_> {
+    /// Looks keys up by this path.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::Path;
+    ///
+    /// let got = session.ordered(b"orders by day")?.by(Path::Read).get(b"2026-11-27/4711")?;
+    /// println!("{:?}, {:?}", got.value, got.served_by);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn by(self, path: core::Path) -> Self {
+        Self { path, ..self }
+    }
+
+    /// Keeps so many bytes of inner nodes from now on; 0 keeps none.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.ordered(b"orders by day")?.keep(8 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(&mut self, bytes: usize) {
+        self.view.set_cache_bytes(bytes);
+    }
+
+    /// Makes an empty tree with these settings. False if there is a tree.
+    ///
+    /// # Errors
+    /// See [`Error`]. Settings beyond the limits are refused.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::{KeyForm, OrderedSettings};
+    ///
+    /// let integers = OrderedSettings { fan_out: 16, ..OrderedSettings::of(KeyForm::Integers) };
+    /// session.ordered(b"readings")?.create(integers)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create(&mut self, settings: OrderedSettings) -> Result<bool, Error> {
+        Ok(self.core.ordered_create(self.view, settings)?)
+    }
+
+    /// Gives a key a value. True if the key is new. A tree that is not there is made, of byte strings.
+    ///
+    /// # Errors
+    /// See [`Error`]. A key or value that is longer than the tree allows is refused as too large, and in
+    /// a tree of integers a key that is none as no integer.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let is_new = session.ordered(b"orders by day")?.set(b"2026-11-27/4711", b"open")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.ordered_set(self.view, key, (value, false))?)
+    }
+
+    /// The same, where the value is a link: the name of another key.
+    ///
+    /// # Errors
+    /// As [`OrderedKey::set`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.ordered(b"orders by day")?.set_link(b"2026-11-27/4711", b"order:4711")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_link(&mut self, key: &[u8], target: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.ordered_set(self.view, key, (target, true))?)
+    }
+
+    /// Removes a key. True if it was there. The tree stays.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let was_there = session.ordered(b"orders by day")?.remove(b"2026-11-27/4711")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.ordered_remove(self.view, key)?)
+    }
+
+    /// The value of a key, and how it was fetched.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let got = session.ordered(b"orders by day")?.get(b"2026-11-27/4711")?;
+    /// println!("{:?}", got.value);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get(&mut self, key: &[u8]) -> Result<OrderedGot, Error> {
+        Ok(self.core.ordered_get(self.view, key, self.path)?)
+    }
+
+    /// The entries of a range, in order, so many at most.
+    ///
+    /// # Errors
+    /// See [`Error`]. All of them together have 64 MiB at most.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let (from, to) = (&b"2026-11-27"[..], &b"2026-11-28"[..]);
+    /// for (key, value) in session.ordered(b"orders by day")?.range(from..to, 100)? {
+    ///     println!("{}: {:?}", key.escape_ascii(), value);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range<'k>(
+        &mut self,
+        keys: impl RangeBounds<&'k [u8]>,
+        limit: u64,
+    ) -> Result<OrderedEntries, Error> {
+        Ok(self.core.ordered_range(self.view, range(&keys), (false, limit))?)
+    }
+
+    /// The same, from the greatest key down.
+    ///
+    /// # Errors
+    /// As [`OrderedKey::range`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let newest = session.ordered(b"orders by day")?.reverse_range(.., 10)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reverse_range<'k>(
+        &mut self,
+        keys: impl RangeBounds<&'k [u8]>,
+        limit: u64,
+    ) -> Result<OrderedEntries, Error> {
+        Ok(self.core.ordered_range(self.view, range(&keys), (true, limit))?)
+    }
+
+    /// How many keys a range has.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let all = session.ordered(b"orders by day")?.count(..)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn count<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64, Error> {
+        Ok(self.core.ordered_count(self.view, range(&keys))?)
+    }
+
+    /// How many keys stand before this one; `None` if it is not there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let rank = session.ordered(b"orders by day")?.rank(b"2026-11-27/4711")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rank(&mut self, key: &[u8]) -> Result<Option<u64>, Error> {
+        Ok(self.core.ordered_rank(self.view, key)?)
+    }
+
+    /// The key with so many before it, and its value; -1 is the greatest key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let last = session.ordered(b"orders by day")?.select(-1)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn select(&mut self, rank: i64) -> Result<Option<(Vec<u8>, OrderedValue)>, Error> {
+        Ok(self.core.ordered_select(self.view, rank)?)
+    }
+
+    /// What the tree is, and its sizes; `None` if there is none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// println!("{:?}", session.ordered(b"orders by day")?.info()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn info(&mut self) -> Result<Option<OrderedInfo>, Error> {
+        Ok(self.core.ordered_info(self.view)?)
+    }
+
+    /// Nodes and entries of each level, from the root down; none if there is no tree.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// for level in session.ordered(b"orders by day")?.levels()? {
+    ///     println!("{} nodes", level.nodes);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn levels(&mut self) -> Result<Vec<core::LevelInfo>, Error> {
+        Ok(self.core.ordered_levels(self.view)?)
+    }
+
+    /// What has happened to the lookups by READs.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// println!("{:?}", session.ordered(b"orders by day")?.events());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self) -> core::OrderedEvents {
+        self.view.events()
+    }
+}

@@ -1,0 +1,317 @@
+//! Ordered trees over RESP, against Redis's sorted sets of one score, whose members are in the order of
+//! their bytes; and read by clients beside a writer that divides, joins and removes.
+
+use remora_client_core::{KeyForm, OrderedSettings, Path};
+use remora_protocol::ordered::OrderedRange;
+use remora_resp::Value as Front;
+use remora_resp::wire::ParsedValue;
+use remora_tests::{
+    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, options,
+    while_read_lease_lapses,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn call(resp: &mut Resp, words: &[&[u8]]) -> Value {
+    resp.try_call(words).expect("it replies")
+}
+
+/// A reply of Redis.
+fn ask(redis: &mut Bytes, words: &[&[u8]]) -> Value {
+    fn value(of: &Front<'_>) -> Value {
+        match of {
+            Front::Bulk(bytes) => Value::Bulk(bytes.to_vec()),
+            Front::Integer(number) => Value::Integer(*number),
+            Front::Array(items) => Value::Array(items.iter().map(value).collect()),
+            Front::Null => Value::Null,
+            other => panic!("unexpected: {other:?}"),
+        }
+    }
+    let reply = redis.call(words).expect("it replies");
+    match Front::parse(&reply) {
+        Ok(ParsedValue::Value { value: whole, .. }) => value(&whole),
+        _ => panic!("no reply: {}", reply.escape_ascii()),
+    }
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    let number = random.below(400);
+    match number % 5 {
+        0 => format!("a/long/path/that/many/keys/share/{number}").into_bytes(),
+        1 => (number as u32).to_be_bytes().to_vec(),
+        2 => format!("k{number}").repeat(1 + number as usize % 30).into_bytes(),
+        _ => format!("{number}").into_bytes(),
+    }
+}
+
+/// An end of a range, as both take it.
+fn bound(random: &mut Random, end: &[u8]) -> Vec<u8> {
+    match random.below(6) {
+        0 => end.to_vec(),
+        1 | 2 => [b"(", &key(random)[..]].concat(),
+        _ => [b"[", &key(random)[..]].concat(),
+    }
+}
+
+/// The keys of a flat list of keys and values; the values are the keys again.
+fn keys_of(pairs: Value) -> Vec<Value> {
+    let Value::Array(pairs) = pairs else { panic!("no array: {pairs:?}") };
+    let (keys, values): (Vec<_>, Vec<_>) =
+        pairs.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).unzip();
+    assert_eq!(keys, values);
+    keys
+}
+
+#[test]
+fn random_calls_are_answered_as_redis_answers_about_sorted_sets() {
+    if is_skipped("redis-server") {
+        return println!("not run: redis-server is missing, as REMORA_SKIP says");
+    }
+    let redis = RedisServer::start();
+    let mut theirs = redis.connect();
+    for (seed, fan_out) in ["4", "16", "64"].iter().enumerate() {
+        let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+        let (mut ours, mut random) = (server.resp(), Random::new(seed as u64));
+        theirs.call(&[b"FLUSHALL"]).expect("it replies");
+        let created = call(
+            &mut ours,
+            &[b"BTREE.CREATE", b"t", b"FANOUT", fan_out.as_bytes(), b"VALUEBYTES", b"1024"],
+        );
+        assert_eq!(created, Value::ok());
+        for step in 0..6_000 {
+            let some = key(&mut random);
+            let removes = random.below(10) < if (step / 1_500) % 2 == 0 { 2 } else { 7 };
+            let (our, their) = match removes {
+                true => (
+                    call(&mut ours, &[b"BTREE.DEL", b"t", &some]),
+                    ask(&mut theirs, &[b"ZREM", b"t", &some]),
+                ),
+                false => (
+                    call(&mut ours, &[b"BTREE.SET", b"t", &some, &some]),
+                    ask(&mut theirs, &[b"ZADD", b"t", b"0", &some]),
+                ),
+            };
+            assert_eq!(our, their, "step {step}");
+            let (min, max) = (bound(&mut random, b"-"), bound(&mut random, b"+"));
+            let limit = random.below(50).to_string();
+            let limit = limit.as_bytes();
+            match random.below(5) {
+                0 => assert_eq!(
+                    keys_of(call(&mut ours, &[b"BTREE.RANGE", b"t", &min, &max, b"LIMIT", limit])),
+                    list(ask(
+                        &mut theirs,
+                        &[b"ZRANGEBYLEX", b"t", &min, &max, b"LIMIT", b"0", limit]
+                    )),
+                ),
+                1 => assert_eq!(
+                    keys_of(call(&mut ours, &[b"BTREE.REVRANGE", b"t", &max, &min])),
+                    list(ask(&mut theirs, &[b"ZREVRANGEBYLEX", b"t", &max, &min])),
+                ),
+                2 => assert_eq!(
+                    call(&mut ours, &[b"BTREE.COUNT", b"t", &min, &max]),
+                    ask(&mut theirs, &[b"ZLEXCOUNT", b"t", &min, &max]),
+                ),
+                3 => assert_eq!(
+                    call(&mut ours, &[b"BTREE.RANK", b"t", &some]),
+                    ask(&mut theirs, &[b"ZRANK", b"t", &some]),
+                ),
+                _ => {
+                    let rank = (random.below(100) as i64 - 50).to_string();
+                    let selected = call(&mut ours, &[b"BTREE.SELECT", b"t", rank.as_bytes()]);
+                    let their = list(ask(
+                        &mut theirs,
+                        &[b"ZRANGE", b"t", rank.as_bytes(), rank.as_bytes()],
+                    ));
+                    match their.first() {
+                        None => assert_eq!(selected, Value::Null),
+                        Some(_) => assert_eq!(keys_of(selected), their),
+                    }
+                }
+            }
+        }
+        // All of it, by steps of a scan.
+        let (mut cursor, mut scanned) = (b"0".to_vec(), Vec::new());
+        loop {
+            let Value::Array(step) =
+                call(&mut ours, &[b"BTREE.SCAN", b"t", &cursor, b"COUNT", b"7"])
+            else {
+                panic!("no array")
+            };
+            scanned.extend(keys_of(step[1].clone()));
+            let Value::Bulk(next) = &step[0] else { panic!("no cursor: {step:?}") };
+            cursor = next.clone();
+            if cursor == b"0" {
+                break;
+            }
+        }
+        assert_eq!(scanned, list(ask(&mut theirs, &[b"ZRANGE", b"t", b"0", b"-1"])));
+    }
+}
+
+fn list(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items,
+        other => panic!("no array: {other:?}"),
+    }
+}
+
+#[test]
+fn bad_requests_say_what_to_do_and_change_nothing() {
+    let server = ServerProcess::start(&["--shards=1", "--max-memory=64MiB"]);
+    let mut resp = server.resp();
+    assert_eq!(resp.call("BTREE.CREATE n INTEGERS FANOUT 8 VALUEBYTES 8"), Value::ok());
+    assert_eq!(resp.call("BTREE.SET n 7 seven"), Value::Integer(1));
+    assert_eq!(resp.call("SET s v"), Value::ok());
+    for (words, says) in [
+        ("BTREE.CREATE n", "DEL removes it"),
+        ("BTREE.CREATE m FANOUT 3", "FANOUT"),
+        ("BTREE.CREATE m FANOUT 257", "FANOUT"),
+        ("BTREE.CREATE m FANOUT", "syntax"),
+        ("BTREE.CREATE m KEYBYTES 1025", "KEYBYTES"),
+        ("BTREE.CREATE m INTEGERS KEYBYTES 9", "KEYBYTES"),
+        ("BTREE.CREATE m VALUEBYTES -1", "VALUEBYTES"),
+        ("BTREE.CREATE m SIDEWAYS", "syntax"),
+        ("BTREE.SET n x 1", "integers from 0 to 18446744073709551615"),
+        ("BTREE.SET n -1 1", "integers from 0"),
+        ("BTREE.SET n 18446744073709551616 1", "integers from 0"),
+        ("BTREE.SET n 1 longer_than_8", "longer than this tree allows"),
+        ("BTREE.SET n 1 2 3", "syntax"),
+        ("BTREE.GET n x", "integers from 0"),
+        ("BTREE.RANGE n x +", "integers from 0"),
+        ("BTREE.RANGE n - + LIMIT -1", "positive"),
+        ("BTREE.RANGE n - + LIMIT", "syntax"),
+        ("BTREE.RANGE n - + 1 2", "syntax"),
+        ("BTREE.SCAN n 17", "cursor"),
+        ("BTREE.SCAN n 0 COUNT 0", "syntax"),
+        ("BTREE.SELECT n x", "integer"),
+        ("BTREE.SET s 1 2", "WRONGTYPE"),
+        ("BTREE.GET s 1", "WRONGTYPE"),
+        ("LPUSH n 1", "WRONGTYPE"),
+        ("BTREE.GET n", "wrong number"),
+    ] {
+        let Value::Error(text) = resp.call(words) else { panic!("{words} is no error") };
+        assert!(text.to_lowercase().contains(&says.to_lowercase()), "{words}: {text}");
+    }
+    let long = vec![b'k'; 1_025];
+    assert!(call(&mut resp, &[b"BTREE.SET", b"b", &long, b"v"]).is_error());
+    assert_eq!(resp.call("EXISTS b m"), Value::Integer(0), "nothing was made");
+    assert_eq!(resp.call("BTREE.COUNT n - +"), Value::Integer(1));
+    assert_eq!(resp.call("BTREE.RANGE n + -"), Value::Array(Vec::new()));
+    assert_eq!(resp.call("TYPE n"), Value::Simple("ordered".into()));
+    for (words, number) in
+        [("BTREE.SET n 7 again", 0), ("BTREE.DEL n 8", 0), ("BTREE.DEL n 7", 1), ("DEL n", 1)]
+    {
+        assert_eq!(resp.call(words), Value::Integer(number), "{words}");
+    }
+    for words in
+        ["BTREE.GET n 7", "BTREE.FIRST n", "BTREE.LAST n", "BTREE.INFO n", "BTREE.RANK n 1"]
+    {
+        assert_eq!(resp.call(words), Value::Null, "{words}");
+    }
+}
+
+#[test]
+fn a_key_is_read_in_one_round_trip_once_the_upper_nodes_are_kept() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut session = server.session_with(&options());
+    let mut open = session.open_ordered(b"t").unwrap();
+    let settings = OrderedSettings { fan_out: 16, ..OrderedSettings::of(KeyForm::Integers) };
+    assert!(session.ordered_create(&open, settings).unwrap());
+    for number in 0..20_000u64 {
+        let text = (number * 7).to_string();
+        session.ordered_set(&open, text.as_bytes(), (&number.to_le_bytes(), false)).unwrap();
+    }
+    let height = session.ordered_info(&open).unwrap().unwrap().height;
+    assert!(height >= 4, "{height}");
+    // The first one finds the record, and reads each level.
+    let get = |session: &mut _, key: u64, open: &mut _| {
+        while_read_lease_lapses(session, |session| {
+            let got = session.ordered_get(open, key.to_string().as_bytes(), Path::Read).unwrap();
+            let value = got.value.map(|got| u64::from_le_bytes(got.value.try_into().unwrap()));
+            (value, got.served_by.is_read(), got.counts.round_trips)
+        })
+    };
+    let (value, is_read, trips) = get(&mut session, 7, &mut open);
+    assert_eq!((value, is_read), (Some(1), true));
+    assert!(trips >= height, "{trips}");
+    assert_eq!(get(&mut session, 7, &mut open), (Some(1), true, 1));
+    // A leaf proves absence.
+    assert_eq!(get(&mut session, 8, &mut open), (None, true, 1));
+    // What a writer has changed is found, in a node that was divided too.
+    for number in 0..40u64 {
+        let text = (7 * 9_000 + 1 + number % 6 + 7 * (number / 6)).to_string();
+        session.ordered_set(&open, text.as_bytes(), (&[9; 8], false)).unwrap();
+        let (value, ..) = get(&mut session, text.parse().unwrap(), &mut open);
+        assert_eq!(value, Some(u64::from_le_bytes([9; 8])));
+    }
+    // The tree goes, and another takes its name.
+    session.del(b"t").unwrap();
+    assert_eq!(get(&mut session, 7, &mut open).0, None);
+    session.ordered_set(&open, b"7", (&[5; 8], false)).unwrap();
+    assert_eq!(get(&mut session, 7, &mut open).0, Some(u64::from_le_bytes([5; 8])));
+}
+
+/// A writer adds and removes keys between those that stay, so that nodes are divided, joined and
+/// freed: a reader always finds the keys that stay, and never one that was not set.
+#[test]
+fn readers_beside_a_writer_find_each_key_that_stays() {
+    const STAYS: u64 = 300;
+    const BETWEEN: u64 = 40;
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut writer = server.session_with(&options());
+    let tree = writer.open_ordered(b"t").unwrap();
+    let settings = OrderedSettings { fan_out: 8, ..OrderedSettings::of(KeyForm::Integers) };
+    assert!(writer.ordered_create(&tree, settings).unwrap());
+    for number in 0..STAYS {
+        let text = (number * BETWEEN).to_string();
+        writer.ordered_set(&tree, text.as_bytes(), (&number.to_le_bytes(), false)).unwrap();
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|seed| {
+                let (server, over) = (&server, &over);
+                scope.spawn(move || {
+                    let mut session = server.session_with(&options());
+                    let (mut random, mut read) = (Random::new(seed), 0u64);
+                    let mut tree = session.open_ordered(b"t").unwrap();
+                    if seed == 1 {
+                        tree.set_cache_bytes(0);
+                    }
+                    while !over.load(Ordering::Relaxed) {
+                        let number = random.below(STAYS as usize) as u64;
+                        let text = (number * BETWEEN).to_string();
+                        let got =
+                            session.ordered_get(&mut tree, text.as_bytes(), Path::Read).unwrap();
+                        let value = got.value.map(|got| got.value);
+                        assert_eq!(value, Some(number.to_le_bytes().to_vec()), "{text}");
+                        read += u64::from(got.served_by.is_read());
+                        // The last key between two that stay is never set.
+                        let text = (number * BETWEEN + BETWEEN - 1).to_string();
+                        let got =
+                            session.ordered_get(&mut tree, text.as_bytes(), Path::Read).unwrap();
+                        assert_eq!(got.value, None, "{text}");
+                    }
+                    (read, tree.events())
+                })
+            })
+            .collect();
+        for round in 0..40u64 {
+            for number in 0..STAYS {
+                for between in 1..6 {
+                    let text = (number * BETWEEN + between).to_string();
+                    match round % 2 {
+                        0 => writer.ordered_set(&tree, text.as_bytes(), (b"x", false)).unwrap(),
+                        _ => writer.ordered_remove(&tree, text.as_bytes()).unwrap(),
+                    };
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        for reader in readers {
+            let (read, events) = reader.join().unwrap();
+            assert!(read > 100, "{read} were read: {events:?}");
+        }
+    });
+    let all = writer.ordered_range(&tree, OrderedRange::ALL, (false, u64::MAX >> 1)).unwrap();
+    assert_eq!(all.len() as u64, STAYS);
+}
