@@ -684,6 +684,9 @@ pub const LAG_UNIT_US: u64 = 100;
 /// A replica takes what its primary says of its clock as a lower bound of that clock, and believes
 /// the greatest of this long, ms: what came later than usual says less.
 pub const PRIMARY_TIME_MS: u64 = 1_000;
+/// A replica judges expiries by the time of its data, but by no time that is more than this behind its clock,
+/// ms: while it hears nothing, keys that should be gone are not shown for longer.
+pub const REPLICA_EXPIRY_MS: u64 = 10_000;
 /// Clocks of a replica that its primary has echoed, and whose commit positions are not applied yet,
 /// for each log: two seconds of heartbeats before some are left out.
 pub const LAG_MARKS: usize = 256;

@@ -5,7 +5,7 @@
 //! * the clock of a replica is that of its primary, as the primary last said it, and goes on at the
 //!   rate of its own: clients know it. It is never ahead, but for the drift of two clocks since then;
 //! * the shards of a replica judge expiries by an earlier time: the primary's when it had committed no
-//!   more than what the replica has;
+//!   more than what the replica has, but at most `REPLICA_EXPIRY_MS` before the clock;
 //! * a time of freshness is stored after what it promises is applied, and is visible with it;
 //! * a primary of a cluster shows nothing once its lease has ended, whichever thread notices it first;
 //! * while a replica shows nothing, no clock is echoed and no reply renews a read lease. Before its
@@ -13,7 +13,9 @@
 
 use crate::clock::MonotonicClock;
 use remora_layout::lag::Lag;
-use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS};
+use remora_layout::limits::{
+    PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS, REPLICA_EXPIRY_MS,
+};
 use remora_protocol::message::Status;
 use remora_replica::FreshAt;
 use std::sync::Arc;
@@ -221,7 +223,8 @@ impl ReplicaView {
     /// The time by which a shard judges expiries, Unix ms, while the server's clock shows `unix_ms`.
     #[inline]
     pub fn judging_ms(&self, unix_ms: u64) -> u64 {
-        unix_ms.min(self.judging_ms.load(Ordering::Relaxed))
+        let least_ms = unix_ms.saturating_sub(REPLICA_EXPIRY_MS);
+        self.judging_ms.load(Ordering::Relaxed).clamp(least_ms, unix_ms)
     }
 
     /// What the clock of a replica is to show, Unix ms: that of its primary, at the least. `None` if
@@ -378,6 +381,8 @@ mod tests {
         turn.begin_turn();
         assert!(turn.lag().ns() < 20_000_000);
         assert_eq!((view.judging_ms(5_000), view.judging_ms(900)), (1_020, 900));
+        let late_ms = 7_000 + REPLICA_EXPIRY_MS;
+        assert_eq!(view.judging_ms(late_ms), 7_000, "it has heard nothing for long");
         view.show(None);
         assert_eq!(turn.refusal(), Some(Status::Copying));
         view.lease(view.now_ns() + 10_000_000_000);

@@ -3,7 +3,6 @@
 //! committed, what goes back behind its lag, and expiries that come too early.
 
 use super::counts::ReplicaCounts;
-use super::server::ReplicaTask;
 use crate::clock::HostClock;
 use crate::tasks::Coroutines;
 use crate::values::{Register, decode, encode};
@@ -18,9 +17,6 @@ use std::time::Duration;
 const MS: u64 = 1_000_000;
 /// Numbers of readers in a history begin behind those of other clients.
 const FIRST_NUMBER: u32 = 1_000;
-/// By how much a replica's clock may be ahead of its primary's: two machines drift apart while a link is
-/// lost, and are slewed together again, ms.
-const MOST_AHEAD_MS: u64 = 1_000;
 /// Of so many operations one is a change, which is to be refused.
 const CHANGE_ONE_IN: u64 = 20;
 /// Longest time until a reader that was refused asks again, ns.
@@ -92,7 +88,7 @@ impl ReplicaReader {
             };
             let number = parts.hello.session.get();
             let client = Client::over(parts, &self.options).expect("no process forks here");
-            if let Err(error) = self.use_client(&client, &place) {
+            if let Err(error) = self.use_client(&client) {
                 self.ended(error);
             }
             drop(client);
@@ -116,12 +112,12 @@ impl ReplicaReader {
     }
 
     /// Until the session ends, or it goes to another replica.
-    fn use_client(&self, client: &Client, place: &ReplicaTask) -> Result<(), Error> {
+    fn use_client(&self, client: &Client) -> Result<(), Error> {
         let mut session = client.session()?;
         while !self.world.is_over() && self.draw(100) > 0 {
             match self.draw(CHANGE_ONE_IN) {
                 0 => self.change(&mut session),
-                _ => self.read(&mut session, place),
+                _ => self.read(&mut session),
             }
             .or_else(|error| if error == Error::TimedOut { Ok(()) } else { Err(error) })?;
             let mix = self.world.swarm.mix;
@@ -153,7 +149,7 @@ impl ReplicaReader {
         Ok(())
     }
 
-    fn read(&self, session: &mut Session, place: &ReplicaTask) -> Result<(), Error> {
+    fn read(&self, session: &mut Session) -> Result<(), Error> {
         let key = self.key();
         let path = [Path::Ask, Path::Read, Path::Choose][self.draw(3) as usize];
         let began_ns = self.world.sim.now_ns();
@@ -182,24 +178,16 @@ impl ReplicaReader {
                 format!("{key}: {value:02x?}"),
             );
         }
-        self.note(key, found.flatten(), (began_ns, lag), place);
+        self.note(key, found.flatten(), (began_ns, lag));
         Ok(())
     }
 
     /// What was found was the committed state at some time since the lag.
-    fn note(
-        &self,
-        key: Register,
-        found: Option<i64>,
-        (began_ns, lag): (u64, Duration),
-        place: &ReplicaTask,
-    ) {
+    fn note(&self, key: Register, found: Option<i64>, (began_ns, lag): (u64, Duration)) {
         let lag_ns = u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX);
         let from_ns = self.clock.virtual_ns(self.clock.now_ns().saturating_sub(lag_ns));
         let now_ns = self.world.sim.now_ns();
-        // By the replica's clock a key may have expired that has not by the primary's.
-        let ahead_ms = if found.is_none() { place.ahead_ms().min(MOST_AHEAD_MS) } else { 0 };
-        let within_ns = (from_ns.min(began_ns), now_ns + 2 * ahead_ms * MS);
+        let within_ns = (from_ns.min(began_ns), now_ns);
         let mut history = self.world.history.borrow_mut();
         history.add_stale(self.number, key, (now_ns, within_ns), found);
     }

@@ -614,12 +614,6 @@ impl ReplicaTask {
         });
     }
 
-    /// By how much the clock that its readers see is ahead of its primary's, ms.
-    pub fn ahead_ms(&self) -> u64 {
-        let shown_ms = self.with(|process| process.host.inner.shown.unix_ms()).unwrap_or(0);
-        shown_ms.saturating_sub(self.replica.borrow().time.unix_ms())
-    }
-
     /// Whether it shows what it has, if it answers reads, and is about as fresh as its primary.
     pub fn is_fresh(&self) -> bool {
         let lag_us = self.with(|process| process.host.inner.shown.view.lag_us()).flatten();
