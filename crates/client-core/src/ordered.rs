@@ -263,7 +263,8 @@ impl OpenOrdered {
         }
         let mut cache = std::mem::replace(&mut self.node_cache, NodeCache::new(0));
         let place = (self.shard as u32, known.place.ranges_of(ORDERED_ROOT_BYTES));
-        let (most, bytes) = ((1, u64::MAX), known.header.node_bytes as usize);
+        // The versions of kept nodes are read with the node below: a place of its own is enough for that.
+        let (most, bytes) = ((2, u64::MAX), known.header.node_bytes as usize);
         let mut wide = Wide::new(walk, place, bytes, most, &mut cache);
         let walked = self.follow(core, known, &mut wide, cost);
         cost.retries += u64::from(wide.walk.retries());
