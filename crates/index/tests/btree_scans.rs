@@ -149,6 +149,42 @@ fn leaves_are_read_many_at_a_time() {
     }
 }
 
+#[test]
+fn leaves_that_are_divided_meanwhile_cost_no_restart() {
+    for (direction, parallel) in DIRECTIONS.into_iter().flat_map(|d| PARALLEL.map(|p| (d, p))) {
+        let mut fixture = OrderedFixture::new(options(KeyForm::Integers, 4), 1 << 20, NoJournal);
+        let number = |number: u64| number.to_be_bytes().to_vec();
+        for old in 0..40 {
+            fixture.set(&number(old * 8), ValueKind::Bytes, b"old");
+        }
+        let mut walk = begin(&fixture, Range { direction, ..Range::ALL }, parallel);
+        // To the first leaf; then each leaf is divided, and has a neighbour that no parent has named.
+        let leaf = loop {
+            let want = walk.next_want().unwrap();
+            let bytes = fixture.owner.slice(want.offset as usize, want.bytes);
+            match want.what {
+                What::Node { level: 0, .. } => break want,
+                _ => assert_eq!(walk.feed(want, bytes, Proof::Checksum), Step::More),
+            }
+        };
+        let nodes = fixture.tree.nodes();
+        for new in 0..40 {
+            fixture.set(&number(new * 8 + 3), ValueKind::Bytes, b"new");
+        }
+        assert!(fixture.tree.nodes() > nodes + 10);
+        let bytes = fixture.owner.slice(leaf.offset as usize, leaf.bytes);
+        assert_eq!(walk.feed(leaf, bytes, Proof::Checksum), Step::More);
+        let mut still = Still { owner: &fixture.owner, random: Random::new(3) };
+        feed(&mut walk, parallel + 1, &mut still).unwrap();
+        assert_eq!(walk.retries(), 0);
+        let mut found: Vec<_> = walk.entries().map(|(key, _)| key.to_vec()).collect();
+        if direction == Direction::Descending {
+            found.reverse();
+        }
+        assert!(found.iter().eq(fixture.map.keys()), "{direction:?}, {parallel} at a time");
+    }
+}
+
 /// Nodes that arrive late and torn, in any order.
 struct Late<'l, 'r> {
     replay: &'l mut Replay<'r>,

@@ -12,12 +12,14 @@
 //!  gathered      entries of leaves that were first in line
 //! ```
 //! Ascending, the line has up to `parallel` leaves, and the next node of level 1 comes beside the
-//! last of them. A leaf that is first in line and begins behind `next` was divided off later than
-//! its parent was read: the leaves between come first, by the right link of the leaf before.
-//! Descending, there is one leaf at a time.
+//! last of them. So a range takes about as many round trips as the tree is high, and one for each
+//! `parallel` leaves; more if `parallel` is beyond the children of one node. A leaf that is first in
+//! line and begins behind `next` follows leaves that were divided off later than their parent was
+//! read: these come first, by the right link of the leaf before. Descending, there is one leaf at a
+//! time.
 //!
-//! Invariants: those of [`super::Get`] for each node. A leaf's bytes wait only in the line, and a
-//! leaf before the line's first is the only one beside `parallel`.
+//! Invariants: those of [`super::Get`] for each node. Only leaves in line wait with their bytes:
+//! `parallel`, and one that a right link named.
 
 use super::gathered::Gathered;
 use super::get::{AskReason, Want};
