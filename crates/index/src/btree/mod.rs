@@ -2,7 +2,8 @@
 //!
 //! `tree` is the owner's interface to one key, `range` to many; `plan` computes a change on images
 //! of nodes (`image`) and publishes it; `bulk` builds a tree of sorted entries; `check` looks for
-//! broken invariants; `get` is the walk by which all others read.
+//! broken invariants. `get` is the walk by which all others read a key, `scan` the one by which they
+//! read a range.
 //!
 //! A change is published so that at every moment all nodes that a reader can believe and whose
 //! fences hold a key agree about that key:
@@ -20,10 +21,12 @@
 mod bulk;
 mod change;
 mod check;
+mod gathered;
 mod get;
 mod image;
 mod plan;
 mod range;
+mod scan;
 mod tree;
 
 pub use crate::pool::Arena;
@@ -32,4 +35,5 @@ pub use change::Change;
 pub use check::{Broken, Shape};
 pub use get::{AskReason, Get, Want};
 pub use range::{Direction, Range};
+pub use scan::Scan;
 pub use tree::{Options, Tree, TreeError};

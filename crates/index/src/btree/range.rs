@@ -42,7 +42,7 @@ impl Range<'_> {
 }
 
 /// Entries of a node before a bound: the index of the first one that is `from` it or behind it.
-fn index_from(node: &OrderedNode<'_>, from: Bound<&[u8]>) -> usize {
+pub(super) fn index_from(node: &OrderedNode<'_>, from: Bound<&[u8]>) -> usize {
     let (key, is_excluded) = match from {
         Bound::Unbounded => return 0,
         Bound::Included(key) => (key, false),
