@@ -1,7 +1,7 @@
 //! Ordered trees over RESP, against Redis's sorted sets of one score, whose members are in the order of
 //! their bytes; and read by clients beside a writer that divides, joins and removes.
 
-use remora_client_core::{KeyForm, OrderedSettings, Path};
+use remora_client_core::{KeyForm, OpenOrdered, OrderedSettings, Path, Session};
 use remora_protocol::ordered::OrderedRange;
 use remora_resp::Value as Front;
 use remora_resp::wire::ParsedValue;
@@ -9,6 +9,7 @@ use remora_tests::{
     Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, options,
     while_read_lease_lapses,
 };
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn call(resp: &mut Resp, words: &[&[u8]]) -> Value {
@@ -250,12 +251,71 @@ fn a_key_is_read_in_one_round_trip_once_the_upper_nodes_are_kept() {
     assert_eq!(get(&mut session, 7, &mut open).0, Some(u64::from_le_bytes([5; 8])));
 }
 
+const STAYS: u64 = 300;
+const BETWEEN: u64 = 40;
+
+/// Reads a range of 30 keys that stay, with all that stands between them. Whether READs concluded.
+fn read_range(session: &mut Session, tree: &mut OpenOrdered, from: u64, is_reverse: bool) -> bool {
+    let to = (from + 30).min(STAYS - 1);
+    let texts = [from, to].map(|number| (number * BETWEEN).to_string());
+    let [from_key, to_key] = texts.each_ref().map(|text| Bound::Included(text.as_bytes()));
+    let range = OrderedRange { from: from_key, to: to_key };
+    let found = session.ordered_range(tree, range, (is_reverse, 1_000), Path::Read).unwrap();
+    let mut keys: Vec<u64> = found
+        .entries
+        .iter()
+        .map(|(key, _)| str::from_utf8(key).unwrap().parse().unwrap())
+        .collect();
+    if is_reverse {
+        keys.reverse();
+    }
+    assert!(keys.is_sorted_by(|one, next| one < next), "{keys:?}");
+    let stay: Vec<u64> = keys.iter().copied().filter(|key| key % BETWEEN == 0).collect();
+    assert_eq!(stay, (from..=to).map(|number| number * BETWEEN).collect::<Vec<_>>());
+    assert!(keys.iter().all(|key| key % BETWEEN < 6), "{keys:?}");
+    found.served_by.is_read()
+}
+
+/// The same range asked and read, with round trips that grow with the leaves and not with the keys.
+#[test]
+fn a_range_is_read_several_leaves_at_a_time() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut session = server.session_with(&options());
+    let mut open = session.open_ordered(b"t").unwrap();
+    for number in 0..5_000u64 {
+        let value = (&number.to_le_bytes()[..], number.is_multiple_of(3));
+        session.ordered_set(&open, format!("key {number:05}").as_bytes(), value).unwrap();
+    }
+    let mut random = Random::new(3);
+    for limit in [1, 10, 100, 1_000] {
+        for _ in 0..20 {
+            let from = format!("key {:05}", random.below(5_000u64));
+            let (from, to) = (Bound::Excluded(from.as_bytes()), Bound::Unbounded);
+            for (range, is_reverse) in
+                [(OrderedRange { from, to }, false), (OrderedRange { from: to, to: from }, true)]
+            {
+                let of = (is_reverse, limit);
+                let asked = session.ordered_range(&mut open, range, of, Path::Ask).unwrap();
+                let read = while_read_lease_lapses(&mut session, |session| {
+                    let read = session.ordered_range(&mut open, range, of, Path::Read).unwrap();
+                    (read.entries == asked.entries, read.served_by.is_read(), {
+                        let most = if is_reverse { 200 } else { 12 };
+                        read.counts.round_trips <= most
+                    })
+                });
+                assert_eq!(read, (true, true, true), "{range:?} {of:?}");
+                let chosen = session.ordered_range(&mut open, range, of, Path::Choose).unwrap();
+                assert_eq!(chosen.entries, asked.entries);
+            }
+        }
+    }
+    assert!(open.events().ranges >= 160);
+}
+
 /// A writer adds and removes keys between those that stay, so that nodes are divided, joined and
 /// freed: a reader always finds the keys that stay, and never one that was not set.
 #[test]
 fn readers_beside_a_writer_find_each_key_that_stays() {
-    const STAYS: u64 = 300;
-    const BETWEEN: u64 = 40;
     let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
     let mut writer = server.session_with(&options());
     let tree = writer.open_ordered(b"t").unwrap();
@@ -290,6 +350,7 @@ fn readers_beside_a_writer_find_each_key_that_stays() {
                         let got =
                             session.ordered_get(&mut tree, text.as_bytes(), Path::Read).unwrap();
                         assert_eq!(got.value, None, "{text}");
+                        read += u64::from(read_range(&mut session, &mut tree, number, seed == 1));
                     }
                     (read, tree.events())
                 })
@@ -312,6 +373,10 @@ fn readers_beside_a_writer_find_each_key_that_stays() {
             assert!(read > 100, "{read} were read: {events:?}");
         }
     });
-    let all = writer.ordered_range(&tree, OrderedRange::ALL, (false, u64::MAX >> 1)).unwrap();
-    assert_eq!(all.len() as u64, STAYS);
+    let all = (false, u64::MAX >> 1);
+    for path in [Path::Ask, Path::Read] {
+        let mut tree = writer.open_ordered(b"t").unwrap();
+        let found = writer.ordered_range(&mut tree, OrderedRange::ALL, all, path).unwrap();
+        assert_eq!(found.entries.len() as u64, STAYS);
+    }
 }

@@ -101,7 +101,9 @@ pub use links::{
 };
 pub use list::{ListEvents, ListItems, ListTaken, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};
-pub use ordered::{OpenOrdered, OrderedEntries, OrderedEvents, OrderedGot, OrderedValue};
+pub use ordered::{
+    OpenOrdered, OrderedEntries, OrderedEvents, OrderedFound, OrderedGot, OrderedValue,
+};
 pub use path::{Path, ServedBy};
 pub use plans::PlanRun;
 pub use pointer_cache::Entry as CachedPointer;

@@ -1,4 +1,4 @@
-//! Ordered trees: the client asks for changes, and reads keys by either route.
+//! Ordered trees: the client asks for changes, and reads keys and ranges by either route.
 //!
 //! Invariants:
 //! * what READs found counts only if the read lease still held when the last one had completed;
@@ -18,15 +18,15 @@ use crate::path::{Path, ServedBy};
 use crate::read::{doubt, find_record};
 use crate::session::Session;
 use remora_fabric::Link;
-use remora_index::btree::Get;
+use remora_index::btree::{Direction, Get, Range, Scan};
 use remora_layout::btree::{
-    INTEGER_BYTES, LEVEL_INFO_WORDS, LevelInfo, ORDERED_INFO_WORDS, ORDERED_ROOT_BYTES,
-    OrderedHeader, OrderedInfo, ValueKind, verify_ordered_root,
+    INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, LevelInfo, ORDERED_INFO_WORDS, ORDERED_ROOT_BYTES,
+    OrderedHeader, OrderedInfo, Value, ValueKind, verify_ordered_root,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{READ_RETRIES, SLOT_UNIT_BYTES, WORD_BYTES};
-use remora_layout::node::{NodeRef, NotANode};
+use remora_layout::node::{Home, NodeRef, NotANode};
 use remora_layout::packed::Field;
 use remora_layout::record::{Mutable, RECORD_HEADER_BYTES, state_offset};
 use remora_layout::tree::RootPlace;
@@ -35,10 +35,17 @@ use remora_protocol::ordered::{OrderedCommand, OrderedRange, OrderedSettings};
 use remora_protocol::{Command, Items};
 use remora_walk::remote::{NodeCache, Reads, Tally, Wide};
 use remora_walk::{End, Walk};
+use std::ops::Bound;
 use zerocopy::FromBytes;
 
 /// Bytes of inner nodes that a view keeps, the top levels first.
 const CACHE_BYTES: usize = 1 << 20;
+/// Leaves that a range reads at a time, at most.
+const MAX_LEAVES: usize = 16;
+/// A range of more keys is asked for, unless the caller says how: what it costs is mostly its bytes.
+const MAX_KEYS_READ: u64 = 4_096;
+/// Classes of ranges: by the bits of their limits, up to those of `MAX_KEYS_READ`.
+const RANGE_CLASSES: usize = MAX_KEYS_READ.ilog2() as usize + 1;
 
 /// A value of an ordered tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +55,12 @@ pub struct OrderedValue {
     pub value: Vec<u8>,
     /// Whether it is a link.
     pub is_link: bool,
+}
+
+impl OrderedValue {
+    fn of(value: Value<'_>) -> Self {
+        Self { value: value.bytes.to_vec(), is_link: value.kind == ValueKind::Link }
+    }
 }
 
 /// The value of a key of a tree, and how it was fetched.
@@ -65,12 +78,26 @@ pub struct OrderedGot {
 /// Keys of a range, as users write them, with their values.
 pub type OrderedEntries = Vec<(Vec<u8>, OrderedValue)>;
 
+/// The entries of a range, and how they were fetched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct OrderedFound {
+    /// The entries.
+    pub entries: OrderedEntries,
+    /// How they were fetched.
+    pub served_by: ServedBy,
+    /// What it cost.
+    pub counts: Counts,
+}
+
 /// Events of the READs of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct OrderedEvents {
     /// A key was looked up by READs.
     pub read: u64,
+    /// A range was read by READs.
+    pub ranges: u64,
     /// A walk began again at the root, as nodes had gone.
     pub began_again: u64,
     /// A walk began again, as a cached node had changed.
@@ -99,12 +126,49 @@ pub struct OpenOrdered {
     events: OrderedEvents,
     /// What its lookups cost.
     class: Class,
+    /// The same of ranges, by the bits of their limits.
+    range_classes: Vec<Class>,
+}
+
+/// A walk over a tree.
+trait OrderedWalk: Walk<Head = OrderedHeader> {
+    fn set_durable(&mut self, sequence: u64);
+    fn want_durable(&mut self);
+    fn durable(&self) -> u64;
+}
+
+impl OrderedWalk for Get<'_> {
+    fn set_durable(&mut self, sequence: u64) {
+        self.set_durable(sequence);
+    }
+
+    fn want_durable(&mut self) {
+        self.want_durable();
+    }
+
+    fn durable(&self) -> u64 {
+        self.durable()
+    }
+}
+
+impl OrderedWalk for Scan {
+    fn set_durable(&mut self, sequence: u64) {
+        self.set_durable(sequence);
+    }
+
+    fn want_durable(&mut self) {
+        self.want_durable();
+    }
+
+    fn durable(&self) -> u64 {
+        self.durable()
+    }
 }
 
 /// What a walk by READs came to.
-enum Walked {
-    /// The key's value, or its absence.
-    Found(Option<OrderedValue>),
+enum Walked<F> {
+    /// What it found counts.
+    Found(F),
     /// The tree is not where it was.
     Gone,
     /// Only the owner knows.
@@ -123,6 +187,7 @@ impl OpenOrdered {
             node_cache: NodeCache::new(CACHE_BYTES),
             events: OrderedEvents::default(),
             class: Class::NEW,
+            range_classes: vec![Class::NEW; RANGE_CLASSES],
         })
     }
 
@@ -166,6 +231,77 @@ impl OpenOrdered {
         got
     }
 
+    /// The entries of a range.
+    pub(crate) fn range(
+        &mut self,
+        core: &mut Core,
+        range: OrderedRange<'_>,
+        of: (bool, u64),
+        path: Path,
+    ) -> Result<OrderedFound, Error> {
+        core.asker.ready()?;
+        let cost = Counts { operations: 1, ..Counts::default() };
+        if path == Path::Choose && of.1 > MAX_KEYS_READ {
+            return self.range_asked(core, range, of, cost);
+        }
+        let bits = of.1.checked_ilog2().unwrap_or(0) as usize;
+        let at = bits.min(self.range_classes.len() - 1);
+        let mut class = self.range_classes[at].clone();
+        let (timing, _) = core.router.begin_search(&mut core.asker.endpoint, &mut class, path)?;
+        let found = match timing.route {
+            Route::Ask => self.range_asked(core, range, of, cost),
+            Route::Read => self.range_read(core, range, of, cost),
+        };
+        let found = found.and_then(|found| {
+            let Core { router, asker, .. } = &mut *core;
+            let by = (found.served_by, &found.counts);
+            router.end_search(&mut asker.endpoint, &mut class, &timing, by.0, by.1)?;
+            Ok(found)
+        });
+        self.range_classes[at] = class;
+        found
+    }
+
+    fn range_read(
+        &mut self,
+        core: &mut Core,
+        range: OrderedRange<'_>,
+        of: (bool, u64),
+        mut cost: Counts,
+    ) -> Result<OrderedFound, Error> {
+        if !core.asker.may_read(self.shard) {
+            cost.behind_writes = 1;
+            return self.range_asked(core, range, of, cost);
+        }
+        let Some(entries) = self.scan_by_reads(core, range, of, &mut cost)? else {
+            cost.undecided = 1;
+            return self.range_asked(core, range, of, cost);
+        };
+        core.asker.endpoint.staleness.conclude_reads();
+        self.events.ranges += 1;
+        cost.read = 1;
+        core.meter.add(&cost);
+        let served_by = ServedBy::read_after((cost.retries + cost.stale) as u32);
+        Ok(OrderedFound { entries, served_by, counts: cost })
+    }
+
+    /// Asks for a range, after reading has cost `cost`.
+    fn range_asked(
+        &self,
+        core: &mut Core,
+        range: OrderedRange<'_>,
+        (is_reverse, limit): (bool, u64),
+        cost: Counts,
+    ) -> Result<OrderedFound, Error> {
+        let wasted = Counts { operations: 0, ..cost };
+        core.meter.add(&wasted);
+        let served_by = ServedBy::asked_after(cost.round_trips);
+        let request = OrderedCommand::Range { range, is_reverse, limit }.request();
+        let (list, mut counts) = core.ask_list(self.shard, &self.key, request)?;
+        counts.add(&wasted);
+        Ok(OrderedFound { entries: entries_of(&list), served_by, counts })
+    }
+
     fn get_read(
         &mut self,
         core: &mut Core,
@@ -195,37 +331,86 @@ impl OpenOrdered {
         key: &[u8],
         cost: &mut Counts,
     ) -> Result<Option<Option<OrderedValue>>, Error> {
+        let mut integer = [0; INTEGER_BYTES];
         for _ in 0..=READ_RETRIES {
-            let Some(known) = self.known else {
-                if self.look_up(core, cost)? {
-                    continue;
+            let Some(known) = self.place(core, cost)? else { break };
+            let Some(key) = known.header.keys.parse(key, &mut integer) else { break };
+            let (home, region_bytes) = self.region(core);
+            let walk = Get::begin(key, home, known.place.at, known.header, region_bytes);
+            // The versions of kept nodes are read with the node below: a place of its own is enough for
+            // that.
+            match self.walk(core, (known, walk), 2, cost)? {
+                Walked::Found((walk, is_there)) => {
+                    return Ok(Some(is_there.then(|| OrderedValue::of(walk.value()))));
                 }
-                return Ok(None);
-            };
-            match self.walk(core, known, key, cost)? {
-                Walked::Found(value) => return Ok(Some(value)),
-                Walked::Ask => return Ok(None),
-                Walked::Gone => {
-                    self.events.gone += 1;
-                    cost.stale += 1;
-                    self.forget();
-                }
+                Walked::Ask => break,
+                Walked::Gone => self.forget(cost),
             }
         }
         Ok(None)
     }
 
-    fn forget(&mut self) {
+    /// Reads a range by READs. `None` if only the owner knows.
+    fn scan_by_reads(
+        &mut self,
+        core: &mut Core,
+        range: OrderedRange<'_>,
+        (is_reverse, limit): (bool, u64),
+        cost: &mut Counts,
+    ) -> Result<Option<OrderedEntries>, Error> {
+        let direction = if is_reverse { Direction::Descending } else { Direction::Ascending };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        for _ in 0..=READ_RETRIES {
+            let Some(known) = self.place(core, cost)? else { break };
+            let keys = known.header.keys;
+            let mut integers = [[0; INTEGER_BYTES]; 2];
+            let [from, to] = &mut integers;
+            let (from, to) = (parsed(keys, range.from, from), parsed(keys, range.to, to));
+            let Some((from, to)) = from.zip(to) else { break };
+            let range = Range { from, to, direction, limit };
+            let parallel = limit.div_ceil(known.header.fan_out as usize / 2).clamp(1, MAX_LEAVES);
+            let (home, region_bytes) = self.region(core);
+            let at = known.place.at;
+            let walk = Scan::begin(range, parallel, home, at, known.header, region_bytes);
+            match self.walk(core, (known, walk), parallel.max(2), cost)? {
+                Walked::Found((walk, ())) => {
+                    let entries = walk.entries();
+                    let owned = entries.map(|(key, of)| (keys.text(key), OrderedValue::of(of)));
+                    return Ok(Some(owned.collect()));
+                }
+                Walked::Ask => break,
+                Walked::Gone => self.forget(cost),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the tree lies. `None` if only the owner knows.
+    fn place(&mut self, core: &mut Core, cost: &mut Counts) -> Result<Option<Known>, Error> {
+        if self.known.is_none() {
+            self.look_up(core, cost)?;
+        }
+        Ok(self.known)
+    }
+
+    fn region(&self, core: &Core) -> (Home, u64) {
+        let shard = &core.directory.shards[self.shard];
+        (shard.home(), shard.table.region_bytes)
+    }
+
+    fn forget(&mut self, cost: &mut Counts) {
+        self.events.gone += 1;
+        cost.stale += 1;
         self.known = None;
         self.node_cache.clear();
     }
 
-    /// Finds the tree's root record by its key. False if only the owner knows.
-    fn look_up(&mut self, core: &mut Core, cost: &mut Counts) -> Result<bool, Error> {
+    /// Finds the tree's root record by its key, if the owner need not be asked.
+    fn look_up(&mut self, core: &mut Core, cost: &mut Counts) -> Result<(), Error> {
         let (endpoint, directory) = (&mut core.asker.endpoint, &mut core.directory);
         let at = (&*self.key, self.hash, self.shard);
         let (found, _) = find_record((endpoint, directory), at, Kind::ORDERED, cost)?;
-        let Some(found) = found.filter(|found| found.kind.is_root()) else { return Ok(false) };
+        let Some(found) = found.filter(|found| found.kind.is_root()) else { return Ok(()) };
         // The record's class, with the header behind the key, has landed.
         let endpoint = &core.asker.endpoint;
         let record = endpoint.link.landed(0, found.fetched_bytes);
@@ -240,56 +425,55 @@ impl OpenOrdered {
         let bytes = record.get(..from + ORDERED_ROOT_BYTES);
         let root = bytes.and_then(|bytes| verify_ordered_root(place, bytes, home).ok());
         self.known = root.map(|(header, _)| Known { place, header });
-        Ok(self.known.is_some())
+        Ok(())
     }
 
-    fn walk(
+    /// Carries a walk out, with so many READs at a time.
+    fn walk<W: OrderedWalk>(
         &mut self,
         core: &mut Core,
-        known: Known,
-        text: &[u8],
+        (known, mut walk): (Known, W),
+        issued: usize,
         cost: &mut Counts,
-    ) -> Result<Walked, Error> {
-        let mut integer = [0; INTEGER_BYTES];
-        let Some(key) = known.header.keys.parse(text, &mut integer) else {
-            return Ok(Walked::Ask);
-        };
+    ) -> Result<Walked<(W, W::Found)>, Error> {
         let shard = &core.directory.shards[self.shard];
-        let mut walk =
-            Get::begin(key, shard.home(), known.place.at, known.header, shard.table.region_bytes);
         walk.set_durable(shard.durable);
         if shard.table.lags {
             walk.want_durable();
         }
         let mut cache = std::mem::replace(&mut self.node_cache, NodeCache::new(0));
         let place = (self.shard as u32, known.place.ranges_of(ORDERED_ROOT_BYTES));
-        // The versions of kept nodes are read with the node below: a place of its own is enough for that.
-        let (most, bytes) = ((2, u64::MAX), known.header.node_bytes as usize);
+        let (most, bytes) = ((issued, u64::MAX), known.header.node_bytes as usize);
         let mut wide = Wide::new(walk, place, bytes, most, &mut cache);
         let walked = self.follow(core, known, &mut wide, cost);
-        cost.retries += u64::from(wide.walk.retries());
-        let durable = wide.walk.durable();
-        if durable != u64::MAX {
-            let shard = &mut core.directory.shards[self.shard];
-            shard.durable = shard.durable.max(durable);
-        }
+        let walk = wide.walk;
         self.node_cache = cache;
-        walked
+        cost.retries += u64::from(walk.retries());
+        if walk.durable() != u64::MAX {
+            let shard = &mut core.directory.shards[self.shard];
+            shard.durable = shard.durable.max(walk.durable());
+        }
+        Ok(match walked? {
+            Walked::Found(found) => Walked::Found((walk, found)),
+            Walked::Gone => Walked::Gone,
+            Walked::Ask => Walked::Ask,
+        })
     }
 
     /// Walks until the end, with as many restarts as it takes.
-    fn follow(
+    fn follow<W: OrderedWalk>(
         &mut self,
         core: &mut Core,
         mut known: Known,
-        wide: &mut Wide<'_, Get<'_>>,
+        wide: &mut Wide<'_, W>,
         cost: &mut Counts,
-    ) -> Result<Walked, Error> {
+    ) -> Result<Walked<W::Found>, Error> {
         // Bounded: a walk begins again a bounded number of times.
         loop {
             match wide.run(&mut core.asker.endpoint, cost)? {
-                End::Found(is_there) => {
-                    return self.conclude(core, known, (wide, is_there), cost);
+                End::Found(found) => {
+                    let refused = self.refused(core, known, wide.root_landed(), cost)?;
+                    return Ok(refused.unwrap_or(Walked::Found(found)));
                 }
                 End::Ask(_) | End::Beyond => return Ok(Walked::Ask),
                 End::Stale => self.events.stale_kept += 1,
@@ -308,36 +492,31 @@ impl OpenOrdered {
         }
     }
 
-    /// Whether what a walk found counts: the root, which was read behind all nodes, stands.
-    fn conclude(
+    /// Why what a walk found does not count: the root, which was read behind all nodes, has gone, or may
+    /// have expired. `None`: it counts.
+    fn refused<F>(
         &mut self,
         core: &mut Core,
         known: Known,
-        (wide, is_there): (&Wide<'_, Get<'_>>, bool),
+        (from, bytes): (usize, usize),
         cost: &mut Counts,
-    ) -> Result<Walked, Error> {
-        let home = core.directory.shards[self.shard].home();
-        let (from, bytes) = wide.root_landed();
-        let endpoint = &mut core.asker.endpoint;
-        let (header, mutable) =
-            match verify_ordered_root(known.place, endpoint.landed(from, bytes), home) {
-                Ok(root) => root,
-                Err(NotANode::Dead) => return Ok(Walked::Gone),
-                Err(NotANode::Torn) => match self.read_root(core, known.place, cost)? {
-                    Some(root) => root,
-                    None => return Ok(Walked::Ask),
-                },
-            };
+    ) -> Result<Option<Walked<F>>, Error> {
+        let (home, _) = self.region(core);
+        let landed = core.asker.endpoint.landed(from, bytes);
+        let (header, mutable) = match verify_ordered_root(known.place, landed, home) {
+            Ok(root) => root,
+            Err(NotANode::Dead) => return Ok(Some(Walked::Gone)),
+            Err(NotANode::Torn) => match self.read_root(core, known.place, cost)? {
+                Some(root) => root,
+                None => return Ok(Some(Walked::Ask)),
+            },
+        };
         self.known = Some(Known { header, ..known });
         if doubt(&mut core.asker.endpoint, mutable.expires_at_ms, cost)?.is_some() {
             self.events.expired += 1;
-            return Ok(Walked::Ask);
+            return Ok(Some(Walked::Ask));
         }
-        let value = wide.walk.value();
-        Ok(Walked::Found(is_there.then(|| OrderedValue {
-            value: value.bytes.to_vec(),
-            is_link: value.kind == ValueKind::Link,
-        })))
+        Ok(None)
     }
 
     fn read_header(
@@ -393,6 +572,19 @@ impl OpenOrdered {
         counts.add(&wasted);
         Ok(OrderedGot { value, served_by, counts })
     }
+}
+
+/// A bound as a tree has keys; `None` if it is none there.
+fn parsed<'k>(
+    keys: KeyForm,
+    bound: Bound<&'k [u8]>,
+    integer: &'k mut [u8; INTEGER_BYTES],
+) -> Option<Bound<&'k [u8]>> {
+    Some(match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(key) => Bound::Included(keys.parse(key, integer)?),
+        Bound::Excluded(key) => Bound::Excluded(keys.parse(key, integer)?),
+    })
 }
 
 fn entries_of(list: &[u8]) -> OrderedEntries {
@@ -452,17 +644,16 @@ impl Session {
         open.get(&mut self.core, key, path)
     }
 
-    /// The entries of a range, in order or against it, so many at most.
+    /// The entries of a range, in order or against it, so many at most. By READs each leaf is of one
+    /// moment, and different leaves may be of different ones.
     pub fn ordered_range(
         &mut self,
-        open: &OpenOrdered,
+        open: &mut OpenOrdered,
         range: OrderedRange<'_>,
-        (is_reverse, limit): (bool, u64),
-    ) -> Result<OrderedEntries, Error> {
-        self.core.begin()?;
-        let request = OrderedCommand::Range { range, is_reverse, limit }.request();
-        let (list, _) = self.core.ask_list(open.shard, &open.key, request)?;
-        Ok(entries_of(&list))
+        of: (bool, u64),
+        path: Path,
+    ) -> Result<OrderedFound, Error> {
+        open.range(&mut self.core, range, of, path)
     }
 
     /// How many keys a range has.

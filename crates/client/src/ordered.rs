@@ -3,15 +3,15 @@
 use crate::error::Error;
 use crate::session::Session;
 use remora_client_core as core;
-use remora_client_core::{OrderedEntries, OrderedGot, OrderedInfo, OrderedSettings, OrderedValue};
+use remora_client_core::{OrderedFound, OrderedGot, OrderedInfo, OrderedSettings, OrderedValue};
 use remora_protocol::ordered::OrderedRange;
 use std::ops::{Bound, RangeBounds};
 
 /// Most ordered trees whose places a session keeps.
 const MOST_VIEWS: usize = 1 << 10;
 
-/// A handle for a key that holds an ordered tree: [`Session::ordered`]. It asks for changes and for
-/// ranges, and looks keys up by either route: by READs from the root to the leaf, with the upper
+/// A handle for a key that holds an ordered tree: [`Session::ordered`]. It asks for changes, and fetches
+/// keys and ranges by either route: by READs from the root to the leaf, with the upper
 /// nodes kept.
 ///
 /// Keys are byte strings. In a tree of integers they are integers from 0 to
@@ -156,7 +156,8 @@ impl OrderedKey<'_> {
         Ok(self.core.ordered_get(self.view, key, self.path)?)
     }
 
-    /// The entries of a range, in order, so many at most.
+    /// The entries of a range, in order, so many at most. By READs several leaves come at a time; each of
+    /// them is of one moment, and different ones may be of different moments.
     ///
     /// # Errors
     /// See [`Error`]. All of them together have 64 MiB at most.
@@ -164,7 +165,7 @@ impl OrderedKey<'_> {
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
     /// let (from, to) = (&b"2026-11-27"[..], &b"2026-11-28"[..]);
-    /// for (key, value) in session.ordered(b"orders by day")?.range(from..to, 100)? {
+    /// for (key, value) in session.ordered(b"orders by day")?.range(from..to, 100)?.entries {
     ///     println!("{}: {:?}", key.escape_ascii(), value);
     /// }
     /// # Ok(())
@@ -174,8 +175,8 @@ impl OrderedKey<'_> {
         &mut self,
         keys: impl RangeBounds<&'k [u8]>,
         limit: u64,
-    ) -> Result<OrderedEntries, Error> {
-        Ok(self.core.ordered_range(self.view, range(&keys), (false, limit))?)
+    ) -> Result<OrderedFound, Error> {
+        Ok(self.core.ordered_range(self.view, range(&keys), (false, limit), self.path)?)
     }
 
     /// The same, from the greatest key down.
@@ -193,8 +194,8 @@ impl OrderedKey<'_> {
         &mut self,
         keys: impl RangeBounds<&'k [u8]>,
         limit: u64,
-    ) -> Result<OrderedEntries, Error> {
-        Ok(self.core.ordered_range(self.view, range(&keys), (true, limit))?)
+    ) -> Result<OrderedFound, Error> {
+        Ok(self.core.ordered_range(self.view, range(&keys), (true, limit), self.path)?)
     }
 
     /// How many keys a range has.

@@ -196,6 +196,11 @@ impl Scan {
         self.durable = 0;
     }
 
+    /// The durable sequence, as far as it is known.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
     /// The entries so far, in the order of the range. After the end of the walk they are all of it.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], Value<'_>)> {
         self.gathered.entries()
