@@ -125,21 +125,7 @@ impl Fixture {
                 let (status, added, _) = self.ask(&Command::Of { key, request });
                 (status, added)
             }
-            Made::Ordered => {
-                let mut added = 0;
-                for at in parts {
-                    let (name, value) = (format!("key {at:09}"), [at as u8; 60]);
-                    let value = Field { value: &value, is_link: false };
-                    let set = OrderedCommand::Set { key: name.as_bytes(), value };
-                    let (status, number, _) =
-                        self.ask(&Command::Of { key, request: set.request() });
-                    if status != Status::Ok {
-                        return (status, added);
-                    }
-                    added += number;
-                }
-                (Status::Ok, added)
-            }
+            Made::Ordered => self.add_ordered(key, parts),
             Made::Tree => {
                 let mut added = 0;
                 for at in parts {
@@ -170,6 +156,21 @@ impl Fixture {
             }
         };
         (status, added)
+    }
+
+    fn add_ordered(&mut self, key: &[u8], parts: std::ops::Range<u64>) -> (Status, i64) {
+        let mut added = 0;
+        for at in parts {
+            let (name, value) = (format!("key {at:09}"), [at as u8; 60]);
+            let value = Field { value: &value, is_link: false };
+            let set = OrderedCommand::Set { key: name.as_bytes(), value };
+            let (status, number, _) = self.ask(&Command::Of { key, request: set.request() });
+            if status != Status::Ok {
+                return (status, added);
+            }
+            added += number;
+        }
+        (Status::Ok, added)
     }
 
     /// Parts of an object; none if it is not there. It counts as a use.

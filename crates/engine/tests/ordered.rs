@@ -20,6 +20,7 @@ const KEY: &[u8] = b"tree";
 /// Values, and whether each is a link, by the keys of the tree in its order.
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, bool)>;
 type Answer = (Status, i64, Option<Vec<u8>>);
+type Entry = (Vec<u8>, (Vec<u8>, bool));
 
 fn shard(bytes: usize) -> Shard {
     let options = ShardOptions { record_secret: 7, ..ShardOptions::default() };
@@ -62,7 +63,7 @@ fn draw_key(keys: KeyForm, random: &mut Random, of: u64) -> Vec<u8> {
     }
 }
 
-fn entries(value: Option<Vec<u8>>, number: i64) -> Vec<(Vec<u8>, (Vec<u8>, bool))> {
+fn entries(value: Option<Vec<u8>>, number: i64) -> Vec<Entry> {
     let value = value.expect("a range has a value");
     let items: Vec<Field<'_>> =
         Items::parse(&value).unwrap().fields().map(Option::unwrap).collect();

@@ -48,8 +48,8 @@ const REGISTRIES: &[&str] = &[
 const STRINGS: &str = "string";
 
 /// Words that mean a type in no name that is made of them: all of the index hashes, there are lists of
-/// many things, and anything can be set.
-const AMBIGUOUS: &[&str] = &["hash", "list", "set"];
+/// many things, and anything can be set, or ordered.
+const AMBIGUOUS: &[&str] = &["hash", "list", "set", "ordered"];
 
 /// What else a type is called, and where else it is at home.
 struct More {
@@ -66,7 +66,7 @@ const MORE: &[More] = &[
     },
     More {
         folder: "ordered",
-        words: &["btree"],
+        words: &[],
         places: &[
             "crates/index/src/btree/",
             "crates/layout/src/btree",
@@ -115,6 +115,9 @@ const GEO: &[&str] = &["geo"];
 const EXCEPT: &[Except] = &[
     except("crates/index/src/btree/", TREES, "a B+tree is a tree, too"),
     except("crates/layout/src/btree", TREES, "the same"),
+    except("crates/client-core/src/ordered.rs", TREES, "the same"),
+    except("crates/engine/src/types/ordered/", TREES, "the same"),
+    except("crates/resp/src/commands/ordered.rs", TREES, "the same"),
     except(
         "crates/engine/src/store/stats.rs",
         BOTH,

@@ -98,84 +98,104 @@ impl OrderedTrees {
         root: u32,
         command: OrderedCommand<'_>,
     ) -> Reply<'s> {
-        let named = self.by_root.get(&root).expect("a root record has its tree");
-        let (tree, keys) = (&named.tree, named.keys_are());
-        let mut integer = [0; INTEGER_BYTES];
-        let mut key = |text| native(keys, text, &mut integer).map(<[u8]>::to_vec);
-        match command {
-            OrderedCommand::Get { key: text } => match key(text) {
-                Err(status) => Reply::status(status),
-                Ok(key) => match tree.get(&store.owner, &key) {
-                    None => Reply::status(Status::NotFound),
-                    Some(value) => {
-                        let field = field_of(value);
-                        let number = Reply::number(field.is_link.into());
-                        Reply { value: Some(field.value), ..number }
-                    }
-                },
-            },
-            OrderedCommand::Rank { key: text } => match key(text) {
-                Err(status) => Reply::status(status),
-                Ok(key) if tree.get(&store.owner, &key).is_none() => {
-                    Reply::status(Status::NotFound)
-                }
-                Ok(key) => Reply::number(tree.rank(&store.owner, &key) as i64),
-            },
-            OrderedCommand::Count { range: OrderedRange { from, to } } => {
-                let (from, to) = match (own(keys, from), own(keys, to)) {
-                    (Ok(from), Ok(to)) => (from, to),
-                    (Err(status), _) | (_, Err(status)) => return Reply::status(status),
-                };
-                let range = Range {
-                    from: from.as_ref().map(Vec::as_slice),
-                    to: to.as_ref().map(Vec::as_slice),
-                    ..Range::ALL
-                };
-                Reply::number(tree.count(&store.owner, range) as i64)
+        let looked = match command {
+            OrderedCommand::Get { key } => self.get(store, root, key),
+            OrderedCommand::Rank { key } => self.rank(store, root, key).map(Reply::number),
+            OrderedCommand::Count { range } => {
+                self.count_keys(store, root, range).map(Reply::number)
             }
-            OrderedCommand::Select { rank } => {
-                let from_end = tree.keys().checked_sub(rank.unsigned_abs());
-                let rank = if rank < 0 { from_end } else { Some(rank as u64) };
-                let selected = rank.and_then(|rank| tree.select(&store.owner, rank));
-                let Some((key, value)) = selected else { return Reply::status(Status::NotFound) };
-                let scratch = &mut self.scratch;
-                scratch.clear();
-                with_text(keys, &key, |key| Items::push(scratch, key));
-                Items::push_field(scratch, field_of(value));
-                Reply { value: Some(scratch), ..Reply::number(2) }
-            }
-            OrderedCommand::Info => {
-                let options = tree.options();
-                let info = OrderedInfo {
-                    at: tree.at(),
-                    keys_are: keys,
-                    fan_out: options.fan_out as u64,
-                    key_bytes: options.key_bytes as u64,
-                    value_bytes: options.value_bytes as u64,
-                    node_bytes: options.node_bytes as u64,
-                    height: tree.header().height.into(),
-                    keys: tree.keys(),
-                    nodes: tree.nodes(),
-                    bytes: tree.bytes(),
-                };
-                self.scratch.clear();
-                self.scratch.extend_from_slice(info.to_words().as_bytes());
-                Reply { value: Some(&self.scratch), ..Reply::status(Status::Ok) }
-            }
-            OrderedCommand::Levels => {
-                let levels = tree.levels(&store.owner);
-                self.scratch.clear();
-                for level in &levels {
-                    let words: [u64; LEVEL_INFO_WORDS] = level.to_words();
-                    self.scratch.extend_from_slice(words.as_bytes());
-                }
-                Reply { value: Some(&self.scratch), ..Reply::number(levels.len() as i64) }
-            }
+            OrderedCommand::Select { rank } => self.select(store, root, rank),
+            OrderedCommand::Info => Ok(self.info(root)),
+            OrderedCommand::Levels => Ok(self.levels(store, root)),
             OrderedCommand::Create(_)
             | OrderedCommand::Set { .. }
             | OrderedCommand::Delete { .. }
             | OrderedCommand::Range { .. } => unreachable!("executed before"),
+        };
+        looked.unwrap_or_else(Reply::status)
+    }
+
+    fn get<'s, J: Journal>(
+        &self,
+        store: &'s Store<J>,
+        root: u32,
+        text: &[u8],
+    ) -> Result<Reply<'s>, Status> {
+        let (named, mut integer) = (self.named(root), [0; INTEGER_BYTES]);
+        let key = native(named.keys_are(), text, &mut integer)?;
+        let field = field_of(named.tree.get(&store.owner, key).ok_or(Status::NotFound)?);
+        Ok(Reply { value: Some(field.value), ..Reply::number(field.is_link.into()) })
+    }
+
+    fn rank<J: Journal>(&self, store: &Store<J>, root: u32, text: &[u8]) -> Result<i64, Status> {
+        let (named, mut integer) = (self.named(root), [0; INTEGER_BYTES]);
+        let key = native(named.keys_are(), text, &mut integer)?;
+        named.tree.get(&store.owner, key).ok_or(Status::NotFound)?;
+        Ok(named.tree.rank(&store.owner, key) as i64)
+    }
+
+    fn count_keys<J: Journal>(
+        &self,
+        store: &Store<J>,
+        root: u32,
+        range: OrderedRange<'_>,
+    ) -> Result<i64, Status> {
+        let named = self.named(root);
+        let (from, to) = (own(named.keys_are(), range.from)?, own(named.keys_are(), range.to)?);
+        let range = Range {
+            from: from.as_ref().map(Vec::as_slice),
+            to: to.as_ref().map(Vec::as_slice),
+            ..Range::ALL
+        };
+        Ok(named.tree.count(&store.owner, range) as i64)
+    }
+
+    fn select<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        root: u32,
+        rank: i64,
+    ) -> Result<Reply<'_>, Status> {
+        let named = self.by_root.get(&root).expect("a root record has its tree");
+        let from_end = named.tree.keys().checked_sub(rank.unsigned_abs());
+        let rank = if rank < 0 { from_end } else { Some(rank as u64) };
+        let selected = rank.and_then(|rank| named.tree.select(&store.owner, rank));
+        let (key, value) = selected.ok_or(Status::NotFound)?;
+        let scratch = &mut self.scratch;
+        scratch.clear();
+        with_text(named.keys_are(), &key, |key| Items::push(scratch, key));
+        Items::push_field(scratch, field_of(value));
+        Ok(Reply { value: Some(scratch), ..Reply::number(2) })
+    }
+
+    fn info(&mut self, root: u32) -> Reply<'_> {
+        let named = self.by_root.get(&root).expect("a root record has its tree");
+        let (tree, options) = (&named.tree, named.tree.options());
+        let info = OrderedInfo {
+            at: tree.at(),
+            keys_are: named.keys_are(),
+            fan_out: options.fan_out as u64,
+            key_bytes: options.key_bytes as u64,
+            value_bytes: options.value_bytes as u64,
+            node_bytes: options.node_bytes as u64,
+            height: tree.header().height.into(),
+            keys: tree.keys(),
+            nodes: tree.nodes(),
+            bytes: tree.bytes(),
+        };
+        self.scratch.clear();
+        self.scratch.extend_from_slice(info.to_words().as_bytes());
+        Reply { value: Some(&self.scratch), ..Reply::status(Status::Ok) }
+    }
+
+    fn levels<J: Journal>(&mut self, store: &Store<J>, root: u32) -> Reply<'_> {
+        let levels = self.named(root).tree.levels(&store.owner);
+        self.scratch.clear();
+        for level in &levels {
+            let words: [u64; LEVEL_INFO_WORDS] = level.to_words();
+            self.scratch.extend_from_slice(words.as_bytes());
         }
+        Reply { value: Some(&self.scratch), ..Reply::number(levels.len() as i64) }
     }
 
     pub(super) fn begin_range(
