@@ -246,7 +246,9 @@ fn every_operation_can_be_asked() {
         let values = [0, 4, 8, 16, 24, 32, 36, 40, 48].map(|bytes| vec![0; bytes]);
         // An empty item, and one of 8 bytes.
         let items = [0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].to_vec();
-        let values = values.into_iter().chain([refine(), items]);
+        // Settings of an ordered tree.
+        let settings = vec![0, 0, 16, 0, 8, 0, 8, 0];
+        let values = values.into_iter().chain([refine(), items, settings]);
         let numbers = [(0, 0), (30, 0), (0, 1), (30, 1)];
         let plain = values.flat_map(|value| numbers.map(|numbers| (value.clone(), numbers)));
         let plain = plain.into_iter().find_map(|(value, (argument, flags))| {
