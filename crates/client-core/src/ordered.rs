@@ -16,6 +16,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::path::{Path, ServedBy};
 use crate::read::{doubt, find_record};
+use crate::router::Timing;
 use crate::session::Session;
 use remora_fabric::Link;
 use remora_index::btree::{Direction, Get, Range, Scan};
@@ -214,21 +215,23 @@ impl OpenOrdered {
         path: Path,
     ) -> Result<OrderedGot, Error> {
         core.asker.ready()?;
-        let cost = Counts { operations: 1, ..Counts::default() };
         let mut class = self.class.clone();
         let (timing, _) = core.router.begin_search(&mut core.asker.endpoint, &mut class, path)?;
-        let got = match timing.route {
-            Route::Ask => self.get_asked(core, key, cost),
-            Route::Read => self.get_read(core, key, cost),
+        let cost = Counts { operations: 1, ..Counts::default() };
+        let got = match self
+            .read_by(core, &timing, cost, |own, core, cost| own.find_by_reads(core, key, cost))?
+        {
+            Ok((value, served_by, counts)) => {
+                self.events.read += 1;
+                OrderedGot { value, served_by, counts }
+            }
+            Err(cost) => self.get_asked(core, key, cost)?,
         };
-        let got = got.and_then(|got| {
-            let Core { router, asker, .. } = &mut *core;
-            let of = (got.served_by, &got.counts);
-            router.end_search(&mut asker.endpoint, &mut class, &timing, of.0, of.1)?;
-            Ok(got)
-        });
+        let Core { router, asker, .. } = core;
+        let of = (got.served_by, &got.counts);
+        router.end_search(&mut asker.endpoint, &mut class, &timing, of.0, of.1)?;
         self.class = class;
-        got
+        Ok(got)
     }
 
     /// The entries of a range.
@@ -248,41 +251,46 @@ impl OpenOrdered {
         let at = bits.min(self.range_classes.len() - 1);
         let mut class = self.range_classes[at].clone();
         let (timing, _) = core.router.begin_search(&mut core.asker.endpoint, &mut class, path)?;
-        let found = match timing.route {
-            Route::Ask => self.range_asked(core, range, of, cost),
-            Route::Read => self.range_read(core, range, of, cost),
+        let found = match self.read_by(core, &timing, cost, |own, core, cost| {
+            own.scan_by_reads(core, range, of, cost)
+        })? {
+            Ok((entries, served_by, counts)) => {
+                self.events.ranges += 1;
+                OrderedFound { entries, served_by, counts }
+            }
+            Err(cost) => self.range_asked(core, range, of, cost)?,
         };
-        let found = found.and_then(|found| {
-            let Core { router, asker, .. } = &mut *core;
-            let by = (found.served_by, &found.counts);
-            router.end_search(&mut asker.endpoint, &mut class, &timing, by.0, by.1)?;
-            Ok(found)
-        });
+        let Core { router, asker, .. } = core;
+        let by = (found.served_by, &found.counts);
+        router.end_search(&mut asker.endpoint, &mut class, &timing, by.0, by.1)?;
         self.range_classes[at] = class;
-        found
+        Ok(found)
     }
 
-    fn range_read(
+    /// Reads, if this route says so. What reading has cost, if the owner has to be asked.
+    fn read_by<T>(
         &mut self,
         core: &mut Core,
-        range: OrderedRange<'_>,
-        of: (bool, u64),
+        timing: &Timing,
         mut cost: Counts,
-    ) -> Result<OrderedFound, Error> {
+        read: impl FnOnce(&mut Self, &mut Core, &mut Counts) -> Result<Option<T>, Error>,
+    ) -> Result<Result<(T, ServedBy, Counts), Counts>, Error> {
+        if timing.route == Route::Ask {
+            return Ok(Err(cost));
+        }
         if !core.asker.may_read(self.shard) {
             cost.behind_writes = 1;
-            return self.range_asked(core, range, of, cost);
+            return Ok(Err(cost));
         }
-        let Some(entries) = self.scan_by_reads(core, range, of, &mut cost)? else {
+        let Some(found) = read(self, core, &mut cost)? else {
             cost.undecided = 1;
-            return self.range_asked(core, range, of, cost);
+            return Ok(Err(cost));
         };
         core.asker.endpoint.staleness.conclude_reads();
-        self.events.ranges += 1;
         cost.read = 1;
         core.meter.add(&cost);
         let served_by = ServedBy::read_after((cost.retries + cost.stale) as u32);
-        Ok(OrderedFound { entries, served_by, counts: cost })
+        Ok(Ok((found, served_by, cost)))
     }
 
     /// Asks for a range, after reading has cost `cost`.
@@ -300,28 +308,6 @@ impl OpenOrdered {
         let (list, mut counts) = core.ask_list(self.shard, &self.key, request)?;
         counts.add(&wasted);
         Ok(OrderedFound { entries: entries_of(&list), served_by, counts })
-    }
-
-    fn get_read(
-        &mut self,
-        core: &mut Core,
-        key: &[u8],
-        mut cost: Counts,
-    ) -> Result<OrderedGot, Error> {
-        if !core.asker.may_read(self.shard) {
-            cost.behind_writes = 1;
-            return self.get_asked(core, key, cost);
-        }
-        let Some(value) = self.find_by_reads(core, key, &mut cost)? else {
-            cost.undecided = 1;
-            return self.get_asked(core, key, cost);
-        };
-        core.asker.endpoint.staleness.conclude_reads();
-        self.events.read += 1;
-        cost.read = 1;
-        core.meter.add(&cost);
-        let served_by = ServedBy::read_after((cost.retries + cost.stale) as u32);
-        Ok(OrderedGot { value, served_by, counts: cost })
     }
 
     /// Looks a key up by READs. `None` if only the owner knows.

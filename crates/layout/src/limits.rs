@@ -417,9 +417,9 @@ pub const MAX_ORDERED_KEY_BYTES: usize = 1 << 10;
 pub const MAX_ORDERED_NODE_BYTES: usize = (64 << 10) - 64;
 /// Bytes of a value that lies in a B+tree's leaf, at most.
 pub const MAX_ORDERED_VALUE_BYTES: usize = 1 << 10;
-/// Entries of a B+tree's node if nobody asks for others.
+/// Entries of a B+tree's node by default.
 pub const ORDERED_FAN_OUT: usize = 32;
-/// Longest value of a B+tree if nobody asks for another.
+/// Longest value of a B+tree by default.
 pub const ORDERED_VALUE_BYTES: usize = 256;
 /// Keys that one turn of a shard reads of a range, and bytes of them and their values, about.
 pub const RANGE_TURN_KEYS: usize = 512;

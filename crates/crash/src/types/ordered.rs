@@ -12,7 +12,7 @@ use remora_resp::Value;
 
 /// Enough for some levels.
 const KEYS: u32 = 600;
-/// A tree that nobody made takes no longer values.
+/// The default of `BTREE.CREATE`.
 const VALUE_BYTES: usize = 256;
 
 pub struct OrderedTrees;

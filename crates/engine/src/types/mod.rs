@@ -3,6 +3,7 @@
 //! A type's state beside the arena is in its folder, by the slot of the object's root record. The
 //! shard reaches types only through this table.
 
+mod arena;
 pub(crate) mod content;
 pub(crate) mod geo;
 pub(crate) mod hash;

@@ -1,7 +1,7 @@
 //! The operations on ordered trees, and their encoding.
 //!
 //! Keys stand in operations and replies as users write them: a tree of integers has them in decimal
-//! there. The shard knows the form of its tree; who asks need not.
+//! there. The shard knows the form of its tree; a client need not.
 
 use crate::items::Items;
 use crate::message::Status;

@@ -494,7 +494,7 @@ impl ReplicaTask {
     pub fn resync(&self) -> bool {
         let Some(number) = self.with(|process| process.number) else { return false };
         let is_there = || self.with(|process| process.number == number).unwrap_or(false);
-        // Another process at its place is not to stop: nobody would tell it to go on.
+        // Another process at its place must not stop: no order lets it go on.
         while is_there() && !self.has_stopped() {
             self.stop();
             self.pause(MS);

@@ -3,8 +3,8 @@
 
 use super::set::GeoSet;
 use crate::store::{Now, Room, Store};
+use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
-use crate::types::rtree::{logged_arena, planned_arena};
 use remora_arena::{Journal, NewRecord, Slot, publish_live, write_pending};
 use remora_index::rtree::{Arena, Tree, TreeError};
 use remora_layout::database::Database;

@@ -14,8 +14,8 @@ pub(crate) use keys::GeoKeys;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root, resume};
-use super::rtree::logged_arena;
 use crate::store::{DumpAt, Now, ShardStats, Store};
+use crate::types::arena::logged_arena;
 use keys::Totals;
 use remora_arena::{Journal, Slot, slot_of};
 use remora_layout::kind::Kind;

@@ -3,8 +3,8 @@
 use super::keys::GeoKeys;
 use super::set::{GeoSet, member_in, score_in};
 use crate::store::{DumpAt, Store};
+use crate::types::arena::arena_at;
 use crate::types::object::{DumpedPart, On, resume};
-use crate::types::rtree::arena_at;
 use remora_arena::{Journal, Slot};
 use remora_index::HashSweep;
 use remora_layout::kind::Kind;

@@ -1,7 +1,8 @@
 //! Changes of one key.
 
-use super::trees::{OrderedTrees, logged_arena};
+use super::trees::OrderedTrees;
 use crate::store::Store;
+use crate::types::arena::arena_at;
 use crate::types::object::On;
 use remora_arena::Journal;
 use remora_index::btree::Change;
@@ -82,9 +83,8 @@ impl OrderedTrees {
         ahead: u64,
     ) {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
-        let mut arena = logged_arena(store);
-        arena.changed_at += ahead;
-        named.tree.publish(&mut arena, planned);
+        let changed_at = store.last_sequence() + ahead;
+        named.tree.publish(&mut arena_at(store, changed_at), planned);
     }
 
     /// Removes a key. True if it was there.

@@ -1,6 +1,7 @@
 //! The trees of a shard, and how one is made and ends.
 
 use crate::store::Store;
+use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
 use remora_arena::{Journal, Slot, set_state_guardian};
 use remora_index::btree::{Arena, Options, Tree, TreeError};
@@ -44,18 +45,6 @@ pub(super) fn refusal(error: TreeError) -> Status {
         TreeError::BadKey | TreeError::ValueTooLong => Status::TooLarge,
         TreeError::NotLoadable => Status::NotEmpty,
     }
-}
-
-/// The nodes of a change that is logged next carry its sequence.
-pub(super) fn planned_arena<J: Journal>(store: &mut Store<J>) -> Arena<'_, J> {
-    let changed_at = store.last_sequence() + 1;
-    Arena { owner: &mut store.owner, slots: &mut store.slots, changed_at }
-}
-
-/// The same, once it is logged.
-pub(super) fn logged_arena<J: Journal>(store: &mut Store<J>) -> Arena<'_, J> {
-    let changed_at = store.last_sequence();
-    Arena { owner: &mut store.owner, slots: &mut store.slots, changed_at }
 }
 
 impl OrderedTrees {

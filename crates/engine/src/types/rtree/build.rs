@@ -1,10 +1,10 @@
 //! Building a tree of many objects at once, which were staged before: step by step,
 //! as its client asks for them. The last step is the change; the log has it alone.
 
-use super::arena::planned_arena;
 use super::stage::Stage;
 use super::trees::{Trees, refusal};
 use crate::store::Store;
+use crate::types::arena::planned_arena;
 use crate::types::object::On;
 use remora_arena::Journal;
 use remora_index::rtree::TreeError;

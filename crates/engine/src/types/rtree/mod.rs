@@ -6,7 +6,6 @@
 //! the object. A search that has begun ends, or gets the answer that its tree is gone, whatever
 //! happens meanwhile.
 
-mod arena;
 mod build;
 mod digest;
 mod expire;
@@ -22,7 +21,6 @@ mod staging;
 mod transfer;
 mod trees;
 
-pub(super) use arena::{arena_at, logged_arena, planned_arena};
 pub(crate) use trees::Trees;
 
 use super::content::Content;

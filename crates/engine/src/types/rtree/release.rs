@@ -1,9 +1,9 @@
 //! Releases the memory of a tree that no key leads to any longer, in turns.
 
-use super::arena::logged_arena;
 use super::record::{expires_at_ms, word_in};
 use super::trees::Trees;
 use crate::store::{Now, Store};
+use crate::types::arena::logged_arena;
 use remora_arena::Journal;
 use remora_layout::limits::RELEASE_RECORDS;
 

@@ -7,10 +7,10 @@
 //! staged objects. A stage to which nothing was added for [`STAGE_IDLE_S`] is dropped. The content
 //! of a long stage is freed in turns.
 
-use super::arena::logged_arena;
 use super::stage::Stage;
 use super::trees::Trees;
 use crate::store::Store;
+use crate::types::arena::logged_arena;
 use crate::types::object::On;
 use remora_arena::{Journal, Slot, database_of};
 use remora_index::hash::record_key;

@@ -1,10 +1,10 @@
 //! The trees of a shard: the state of each, and how one is made, changed and published. The
 //! operations on them are in files above.
 
-use super::arena::{arena_at, planned_arena};
 use super::named::Named;
 use super::stage::Stage;
 use crate::store::Store;
+use crate::types::arena::{arena_at, planned_arena};
 use crate::types::object::On;
 use remora_arena::{Journal, Slot, set_state_guardian};
 use remora_index::rtree::{Arena, Tree, TreeError, TreeOptions};

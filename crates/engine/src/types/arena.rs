@@ -2,7 +2,7 @@
 
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_index::rtree::Arena;
+use remora_index::btree::Arena;
 
 /// Nodes carry this sequence.
 pub(crate) fn arena_at<J: Journal>(store: &mut Store<J>, changed_at: u64) -> Arena<'_, J> {
