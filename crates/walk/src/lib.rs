@@ -132,6 +132,10 @@ pub trait Walk {
     /// For a want that does not lie in the region.
     const OUT_OF_REGION: Self::Reason;
 
+    /// Whether it concludes from inner nodes, too: then a cached one counts only if it is unchanged.
+    /// Otherwise each leaf proves by itself for which keys it speaks, and a cached node is a hint.
+    const NEEDS_INNER_NODES: bool = true;
+
     /// The next want, until there is none. The driver may fetch all of them at the same time.
     fn next_want(&mut self) -> Option<Want<Self::Tag>>;
 
@@ -160,6 +164,11 @@ pub trait Walk {
 
     /// Nodes since the last restart that passed every check.
     fn believed(&self) -> u64 {
+        0
+    }
+
+    /// Nodes since the last restart that it went around because a parent did not name them.
+    fn detours(&self) -> u32 {
         0
     }
 

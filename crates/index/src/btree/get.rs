@@ -157,6 +157,7 @@ impl Walk for Get<'_> {
     type Head = OrderedHeader;
 
     const OUT_OF_REGION: AskReason = AskReason::Broken;
+    const NEEDS_INNER_NODES: bool = false;
 
     fn next_want(&mut self) -> Option<Want> {
         let tag = Round(self.round);
@@ -211,6 +212,10 @@ impl Walk for Get<'_> {
 
     fn believed(&self) -> u64 {
         self.nodes
+    }
+
+    fn detours(&self) -> u32 {
+        self.right_links
     }
 
     fn bytes_in_use(&self, want: &Want, shape: u64) -> usize {

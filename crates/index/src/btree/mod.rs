@@ -2,7 +2,7 @@
 //!
 //! `tree` is the owner's interface to one key, `range` to many; `plan` computes a change on images
 //! of nodes (`image`) and publishes it; `bulk` builds a tree of sorted entries; `check` looks for
-//! broken invariants. `get` is the walk by which all others read a key, `scan` the one by which they
+//! broken invariants; `fat_root` chooses the inner nodes that are worth having at hand. `get` is the walk by which all others read a key, `scan` the one by which they
 //! read a range.
 //!
 //! A change is published so that at every moment all nodes that a reader can believe and whose
@@ -21,6 +21,7 @@
 mod bulk;
 mod change;
 mod check;
+mod fat_root;
 mod gathered;
 mod get;
 mod image;
@@ -33,6 +34,7 @@ pub use crate::pool::Arena;
 pub use crate::round::Round;
 pub use change::Change;
 pub use check::{Broken, Shape};
+pub use fat_root::{FatRoot, FatRootLimits, Weighed};
 pub use get::{AskReason, Get, Want};
 pub use range::{Direction, Range};
 pub use scan::Scan;

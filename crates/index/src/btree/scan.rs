@@ -94,6 +94,8 @@ pub struct Scan {
     wants_durable: bool,
     round: u32,
     right_links: u32,
+    /// Right links since the last restart.
+    detours: u32,
     /// Leaves since the last restart; more do not fit into the region.
     leaves: u64,
     nodes: u64,
@@ -158,6 +160,7 @@ impl Scan {
             wants_durable: false,
             round: 0,
             right_links: 0,
+            detours: 0,
             leaves: 0,
             nodes: 0,
             retries: 0,
@@ -170,7 +173,8 @@ impl Scan {
         self.children.clear();
         self.line.clear();
         self.link = None;
-        (self.right_links, self.leaves, self.nodes) = (0, 0, 0);
+        (self.right_links, self.detours) = (0, 0);
+        (self.leaves, self.nodes) = (0, 0);
         self.descend();
     }
 
@@ -238,6 +242,7 @@ impl Scan {
     /// Whether one more right link may be followed.
     fn count_link(&mut self) -> bool {
         self.right_links += 1;
+        self.detours += 1;
         self.right_links <= WALK_RIGHT_LINKS
     }
 
@@ -477,6 +482,7 @@ impl Walk for Scan {
     type Head = OrderedHeader;
 
     const OUT_OF_REGION: AskReason = AskReason::Broken;
+    const NEEDS_INNER_NODES: bool = false;
 
     fn next_want(&mut self) -> Option<Want> {
         if std::mem::take(&mut self.wants_durable) {
@@ -543,6 +549,10 @@ impl Walk for Scan {
 
     fn believed(&self) -> u64 {
         self.nodes
+    }
+
+    fn detours(&self) -> u32 {
+        self.detours
     }
 
     fn bytes_in_use(&self, want: &Want, shape: u64) -> usize {

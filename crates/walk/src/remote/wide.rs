@@ -1,8 +1,9 @@
 //! A walk that wants many nodes at a time: as many READs in flight as allowed, each handled when it
 //! completes (Catfish 4.2, C23), or one at a time (C20).
 //!
-//! Invariants: a cached node counts only if the walk read its first words again, in the batch that
-//! reads the nodes below, and they are unchanged. When the walk has ended, it has read its object's
+//! Invariants: where a walk concludes from inner nodes, a cached one counts only if the walk read its
+//! first words again, in the batch that reads the nodes below, and they are unchanged. Where it
+//! concludes from leaves alone, the cached nodes that led astray are forgotten. When the walk has ended, it has read its object's
 //! root after all nodes: behind the leaves, in their batch, or by itself if the walk ended above
 //! the leaves.
 
@@ -10,7 +11,7 @@ use super::{NodeCache, Reads, Tally};
 use crate::{BESIDE_BYTES, End, Proof, Walk, Want, What};
 use remora_fabric::{RemoteAddress, Work};
 use remora_layout::limits::{CACHE_LINE_BYTES, MAX_VERSION_CHECKS};
-use remora_layout::node::{NodeRef, VERSIONED_BYTES};
+use remora_layout::node::{NodeRef, VERSIONED_BYTES, word};
 use std::collections::VecDeque;
 
 /// READs of version words have ids from here on; those of nodes have the
@@ -52,9 +53,9 @@ pub struct Wide<'c, W: Walk> {
     free: Vec<usize>,
     /// In-flight inner nodes, below which there is more to read.
     inner_under_way: usize,
-    /// Cached nodes whose first words are in flight, in order, or fetched.
-    checks: Vec<NodeRef>,
-    /// How many of them have been posted.
+    /// Cached nodes that it used, in order, and their levels.
+    used: Vec<(NodeRef, u8)>,
+    /// Of how many of them the first words are in flight or fetched, if that is needed.
     checked: usize,
     /// Words to read beside others, in order: the last ones are not posted yet.
     besides: Vec<Want<W::Tag>>,
@@ -95,7 +96,7 @@ impl<'c, W: Walk> Wide<'c, W> {
             is_root_last: false,
             free: Vec::new(),
             inner_under_way: 0,
-            checks: Vec::new(),
+            used: Vec::new(),
             checked: 0,
             besides: Vec::new(),
             besides_posted: 0,
@@ -122,12 +123,29 @@ impl<'c, W: Walk> Wide<'c, W> {
         reads.reserve(root_at + root_bytes);
         let end = self.feed_all(reads, cost);
         cost.fetched(self.rounds, 0, 0);
+        if !W::NEEDS_INNER_NODES {
+            self.forget_misleading(matches!(end, Ok(End::Found(_))));
+        }
         end
+    }
+
+    /// Forgets the cached nodes that led astray: all that it used if it did not find its way, and those
+    /// of the lowest level if it had to go around.
+    fn forget_misleading(&mut self, is_found: bool) {
+        if is_found && self.walk.detours() == 0 {
+            return;
+        }
+        let lowest = self.used.iter().map(|(_, level)| *level).min();
+        for (at, level) in self.used.drain(..) {
+            if !is_found || Some(level) == lowest {
+                self.cache.forget(at);
+            }
+        }
     }
 
     fn begin(&mut self) {
         self.planned.clear();
-        self.checks.clear();
+        self.used.clear();
         self.besides.clear();
         (self.checked, self.besides_posted, self.rounds, self.found) = (0, 0, 0, None);
         (self.is_root_last, self.inner_under_way) = (false, 0);
@@ -199,18 +217,22 @@ impl<'c, W: Walk> Wide<'c, W> {
                 self.besides.push(want);
                 continue;
             }
-            let is_room = self.checks.len() < MAX_VERSION_CHECKS;
+            let is_room = !W::NEEDS_INNER_NODES || self.used.len() < MAX_VERSION_CHECKS;
             let cached = match want.what {
-                What::Node { at, .. } if is_room => self.cache.get(at).map(|kept| (at, kept)),
+                What::Node { at, level } if is_room => {
+                    self.cache.visit(at).map(|kept| (at, level, kept))
+                }
                 _ => None,
             };
-            let Some((at, (version, bytes))) = cached else {
+            let Some((at, level, (version, bytes))) = cached else {
                 self.planned.push_back(Planned { want, round: round + 1 });
                 self.planned_reads += 1;
                 continue;
             };
-            self.checks.push(at);
-            self.rounds = self.rounds.max(round + 1);
+            self.used.push((at, level));
+            if W::NEEDS_INNER_NODES {
+                self.rounds = self.rounds.max(round + 1);
+            }
             // Its checksum was checked when it was read.
             let step = self.walk.feed(want, bytes, Proof::VersionAfter(version));
             end = end.or(ending(&mut self.found, step.end()));
@@ -233,13 +255,14 @@ impl<'c, W: Walk> Wide<'c, W> {
             fetched += bytes as u64;
         }
         self.besides_posted = self.besides.len();
-        for index in self.checked..self.checks.len() {
-            let from = RemoteAddress { region, offset: self.checks[index].offset() as u64 };
+        let needed = if W::NEEDS_INNER_NODES { self.used.len() } else { 0 };
+        for index in self.checked..needed {
+            let from = RemoteAddress { region, offset: self.used[index].0.offset() as u64 };
             let (id, into) = (CHECK_ID + index as u64, self.check_from(index));
             works.push(Work::Read { id, from, into, bytes: VERSIONED_BYTES });
             fetched += VERSIONED_BYTES as u64;
         }
-        self.checked = self.checks.len();
+        self.checked = needed;
         while !self.planned.is_empty()
             && let Some(place) = self.take_place()
             && let Some(planned) = self.planned.pop_front()
@@ -327,7 +350,10 @@ impl<'c, W: Walk> Wide<'c, W> {
         if let What::Node { at, level } = want.what
             && self.walk.believed() > believed
         {
-            self.cache.keep(at, level, bytes);
+            let shape =
+                bytes.as_chunks().0.get(word::SHAPE).map_or(0, |word| u64::from_le_bytes(*word));
+            let used = self.walk.bytes_in_use(&want, shape);
+            self.cache.keep(at, level, &bytes[..used]);
         }
         match step.end() {
             None => self.plan(round),
@@ -337,8 +363,8 @@ impl<'c, W: Walk> Wide<'c, W> {
 
     /// Compares the present first words of a cached node.
     fn check_version(&mut self, index: usize, now: &[u8]) -> Option<EndOf<W>> {
-        let at = *self.checks.get(index)?;
-        let kept = self.cache.get(at).map(|(_, kept)| &kept[..VERSIONED_BYTES]);
+        let (at, _) = *self.used.get(index)?;
+        let kept = self.cache.node(at).map(|kept| &kept[..VERSIONED_BYTES]);
         if kept == Some(now) {
             return None;
         }
