@@ -20,6 +20,7 @@ mod links;
 mod meter;
 mod pinning;
 mod places;
+mod ranges;
 mod records;
 mod run;
 mod targets;
@@ -42,6 +43,7 @@ pub use places::run::drive as drive_searches;
 pub use places::session::SessionPlaces;
 pub use places::target::Places as TreePlaces;
 pub use places::workload::Op as SearchOp;
+use ranges::RangesArgs;
 pub use records::Records;
 pub use run::{Figures, Outcome, Plan, run as run_plan};
 pub use targets::resp::RespTarget;
@@ -55,6 +57,8 @@ pub enum BenchCommand {
     Keys(Box<KeysArgs>),
     /// Windows in a tree of rectangles, and inserts.
     Places(Box<PlacesArgs>),
+    /// Keys and ranges of an ordered tree, with the inner nodes that clients keep.
+    Ranges(Box<RangesArgs>),
     /// Boxes of points over RESP, by the commands that Redis has too.
     Geo(GeoArgs),
     /// Ranges of a list, or members of a set.
@@ -73,6 +77,7 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::Keys(args) => keys::run(*args),
         BenchCommand::Places(args) => places::run(&args),
+        BenchCommand::Ranges(args) => ranges::run(&args),
         BenchCommand::Geo(args) => geo::run(&args),
         BenchCommand::Elements(args) => elements::run(&args),
         BenchCommand::Links(args) => links::run(&args),

@@ -63,6 +63,7 @@ mod machine_share;
 mod models;
 mod options;
 mod ordered;
+mod ordered_cache;
 mod path;
 mod plans;
 mod pointer_cache;
@@ -104,6 +105,7 @@ pub use options::{Options, PointerCacheKind, SetOptions};
 pub use ordered::{
     OpenOrdered, OrderedEntries, OrderedEvents, OrderedFound, OrderedGot, OrderedValue,
 };
+pub use ordered_cache::{CachePolicy, OrderedCache};
 pub use path::{Path, ServedBy};
 pub use plans::PlanRun;
 pub use pointer_cache::Entry as CachedPointer;
@@ -112,6 +114,7 @@ pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
 pub use remora_fabric::{Address, Transport, Wake};
 pub use remora_geometry::{Refine, Shape, ShapeError};
+pub use remora_index::btree::FatRootLimits;
 pub use remora_index::rtree::{Object, Query};
 pub use remora_layout::btree::{KeyForm, LevelInfo, OrderedInfo};
 pub use remora_layout::database::Database;

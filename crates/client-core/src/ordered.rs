@@ -3,8 +3,8 @@
 //! Invariants:
 //! * what READs found counts only if the read lease still held when the last one had completed;
 //! * it counts only if the tree's root record, read behind the last node, is live, of the known
-//!   generation, and has not expired. So all nodes were the tree's own, the cached ones too;
-//! * a cached node counts only if its version was read again and is the same (`node_cache`);
+//!   generation, and has not expired. So all leaves were the tree's own;
+//! * a cached node is a hint: each leaf says for which keys it speaks (`ordered_cache`);
 //! * only the owner can say that there is no tree. That a key is not in a tree READs can say: a leaf
 //!   has all keys between its fences.
 
@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::ordered_cache::{KeptNodes, OrderedCache};
 use crate::path::{Path, ServedBy};
 use crate::read::{doubt, find_record};
 use crate::router::Timing;
@@ -39,8 +40,6 @@ use remora_walk::{End, Walk};
 use std::ops::Bound;
 use zerocopy::FromBytes;
 
-/// Bytes of inner nodes that a view keeps, the top levels first.
-const CACHE_BYTES: usize = 1 << 20;
 /// Leaves that a range reads at a time, at most.
 const MAX_LEAVES: usize = 16;
 /// A range of more keys is asked for, unless the caller says how: what it costs is mostly its bytes.
@@ -70,6 +69,8 @@ impl OrderedValue {
 pub struct OrderedGot {
     /// The value; `None`: the key is not there.
     pub value: Option<OrderedValue>,
+    /// Nodes on the way to it, those that were kept among them; 0 if the server was asked.
+    pub nodes_visited: u64,
     /// How it was fetched.
     pub served_by: ServedBy,
     /// What it cost.
@@ -85,6 +86,9 @@ pub type OrderedEntries = Vec<(Vec<u8>, OrderedValue)>;
 pub struct OrderedFound {
     /// The entries.
     pub entries: OrderedEntries,
+    /// Nodes that the range was gathered from, those that were kept among them; 0 if the server was
+    /// asked.
+    pub nodes_visited: u64,
     /// How they were fetched.
     pub served_by: ServedBy,
     /// What it cost.
@@ -101,8 +105,6 @@ pub struct OrderedEvents {
     pub ranges: u64,
     /// A walk began again at the root, as nodes had gone.
     pub began_again: u64,
-    /// A walk began again, as a cached node had changed.
-    pub stale_kept: u64,
     /// The tree was no longer at its known place.
     pub gone: u64,
     /// The tree may have expired.
@@ -123,7 +125,9 @@ pub struct OpenOrdered {
     hash: KeyHash,
     shard: usize,
     known: Option<Known>,
-    node_cache: NodeCache,
+    kept: KeptNodes,
+    /// Leaves of a range that are read at a time, at most.
+    parallel: usize,
     events: OrderedEvents,
     /// What its lookups cost.
     class: Class,
@@ -185,7 +189,8 @@ impl OpenOrdered {
             hash,
             shard,
             known: None,
-            node_cache: NodeCache::new(CACHE_BYTES),
+            kept: KeptNodes::new(OrderedCache::default()),
+            parallel: MAX_LEAVES,
             events: OrderedEvents::default(),
             class: Class::NEW,
             range_classes: vec![Class::NEW; RANGE_CLASSES],
@@ -202,9 +207,24 @@ impl OpenOrdered {
         self.events
     }
 
-    /// Keeps so many bytes of inner nodes from now on; none of those that it has.
-    pub fn set_cache_bytes(&mut self, bytes: usize) {
-        self.node_cache = NodeCache::new(bytes);
+    /// Keeps inner nodes so from now on; none of those that it has.
+    pub fn set_cache(&mut self, cache: OrderedCache) {
+        self.kept = KeptNodes::new(cache);
+    }
+
+    /// Keeps the inner nodes that it has chosen so far, whatever it visits from now on.
+    pub fn settle_cache(&mut self) {
+        self.kept.settle();
+    }
+
+    /// Reads so many leaves of a range at a time, at most; `None`: as many as by default.
+    pub fn set_parallel(&mut self, leaves: Option<usize>) {
+        self.parallel = leaves.unwrap_or(MAX_LEAVES).max(1);
+    }
+
+    /// Bytes of inner nodes that it keeps now, and how many they are.
+    pub fn cached(&self) -> (usize, usize) {
+        (self.kept.nodes.bytes(), self.kept.nodes.len())
     }
 
     /// The value of a key.
@@ -221,9 +241,9 @@ impl OpenOrdered {
         let got = match self
             .read_by(core, &timing, cost, |own, core, cost| own.find_by_reads(core, key, cost))?
         {
-            Ok((value, served_by, counts)) => {
+            Ok(((value, nodes_visited), served_by, counts)) => {
                 self.events.read += 1;
-                OrderedGot { value, served_by, counts }
+                OrderedGot { value, nodes_visited, served_by, counts }
             }
             Err(cost) => self.get_asked(core, key, cost)?,
         };
@@ -254,9 +274,9 @@ impl OpenOrdered {
         let found = match self.read_by(core, &timing, cost, |own, core, cost| {
             own.scan_by_reads(core, range, of, cost)
         })? {
-            Ok((entries, served_by, counts)) => {
+            Ok(((entries, nodes_visited), served_by, counts)) => {
                 self.events.ranges += 1;
-                OrderedFound { entries, served_by, counts }
+                OrderedFound { entries, nodes_visited, served_by, counts }
             }
             Err(cost) => self.range_asked(core, range, of, cost)?,
         };
@@ -307,7 +327,7 @@ impl OpenOrdered {
         let request = OrderedCommand::Range { range, is_reverse, limit }.request();
         let (list, mut counts) = core.ask_list(self.shard, &self.key, request)?;
         counts.add(&wasted);
-        Ok(OrderedFound { entries: entries_of(&list), served_by, counts })
+        Ok(OrderedFound { entries: entries_of(&list), nodes_visited: 0, served_by, counts })
     }
 
     /// Looks a key up by READs. `None` if only the owner knows.
@@ -316,18 +336,17 @@ impl OpenOrdered {
         core: &mut Core,
         key: &[u8],
         cost: &mut Counts,
-    ) -> Result<Option<Option<OrderedValue>>, Error> {
+    ) -> Result<Option<(Option<OrderedValue>, u64)>, Error> {
         let mut integer = [0; INTEGER_BYTES];
         for _ in 0..=READ_RETRIES {
             let Some(known) = self.place(core, cost)? else { break };
             let Some(key) = known.header.keys.parse(key, &mut integer) else { break };
             let (home, region_bytes) = self.region(core);
             let walk = Get::begin(key, home, known.place.at, known.header, region_bytes);
-            // The versions of kept nodes are read with the node below: a place of its own is enough for
-            // that.
             match self.walk(core, (known, walk), 2, cost)? {
                 Walked::Found((walk, is_there)) => {
-                    return Ok(Some(is_there.then(|| OrderedValue::of(walk.value()))));
+                    let value = is_there.then(|| OrderedValue::of(walk.value()));
+                    return Ok(Some((value, walk.believed())));
                 }
                 Walked::Ask => break,
                 Walked::Gone => self.forget(cost),
@@ -343,7 +362,7 @@ impl OpenOrdered {
         range: OrderedRange<'_>,
         (is_reverse, limit): (bool, u64),
         cost: &mut Counts,
-    ) -> Result<Option<OrderedEntries>, Error> {
+    ) -> Result<Option<(OrderedEntries, u64)>, Error> {
         let direction = if is_reverse { Direction::Descending } else { Direction::Ascending };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         for _ in 0..=READ_RETRIES {
@@ -354,7 +373,8 @@ impl OpenOrdered {
             let (from, to) = (parsed(keys, range.from, from), parsed(keys, range.to, to));
             let Some((from, to)) = from.zip(to) else { break };
             let range = Range { from, to, direction, limit };
-            let parallel = limit.div_ceil(known.header.fan_out as usize / 2).clamp(1, MAX_LEAVES);
+            let parallel =
+                limit.div_ceil(known.header.fan_out as usize / 2).clamp(1, self.parallel);
             let (home, region_bytes) = self.region(core);
             let at = known.place.at;
             let walk = Scan::begin(range, parallel, home, at, known.header, region_bytes);
@@ -362,7 +382,7 @@ impl OpenOrdered {
                 Walked::Found((walk, ())) => {
                     let entries = walk.entries();
                     let owned = entries.map(|(key, of)| (keys.text(key), OrderedValue::of(of)));
-                    return Ok(Some(owned.collect()));
+                    return Ok(Some((owned.collect(), walk.believed())));
                 }
                 Walked::Ask => break,
                 Walked::Gone => self.forget(cost),
@@ -388,7 +408,7 @@ impl OpenOrdered {
         self.events.gone += 1;
         cost.stale += 1;
         self.known = None;
-        self.node_cache.clear();
+        self.kept.nodes.clear();
     }
 
     /// Finds the tree's root record by its key, if the owner need not be asked.
@@ -427,13 +447,14 @@ impl OpenOrdered {
         if shard.table.lags {
             walk.want_durable();
         }
-        let mut cache = std::mem::replace(&mut self.node_cache, NodeCache::new(0));
+        self.kept.begin_walk(&known.header);
+        let mut cache = std::mem::replace(&mut self.kept.nodes, NodeCache::new(0));
         let place = (self.shard as u32, known.place.ranges_of(ORDERED_ROOT_BYTES));
         let (most, bytes) = ((issued, u64::MAX), known.header.node_bytes as usize);
         let mut wide = Wide::new(walk, place, bytes, most, &mut cache);
         let walked = self.follow(core, known, &mut wide, cost);
         let walk = wide.walk;
-        self.node_cache = cache;
+        self.kept.nodes = cache;
         cost.retries += u64::from(walk.retries());
         if walk.durable() != u64::MAX {
             let shard = &mut core.directory.shards[self.shard];
@@ -461,8 +482,7 @@ impl OpenOrdered {
                     let refused = self.refused(core, known, wide.root_landed(), cost)?;
                     return Ok(refused.unwrap_or(Walked::Found(found)));
                 }
-                End::Ask(_) | End::Beyond => return Ok(Walked::Ask),
-                End::Stale => self.events.stale_kept += 1,
+                End::Ask(_) | End::Beyond | End::Stale => return Ok(Walked::Ask),
                 End::Restart => {
                     self.events.began_again += 1;
                     match self.read_header(core, known.place, cost)? {
@@ -556,7 +576,7 @@ impl OpenOrdered {
         };
         let mut counts = answer.counts;
         counts.add(&wasted);
-        Ok(OrderedGot { value, served_by, counts })
+        Ok(OrderedGot { value, nodes_visited: 0, served_by, counts })
     }
 }
 

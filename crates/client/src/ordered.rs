@@ -64,16 +64,20 @@ impl OrderedKey<'_> {
         Self { path, ..self }
     }
 
-    /// Keeps so many bytes of inner nodes from now on; 0 keeps none.
+    /// Keeps inner nodes so from now on; with 0 bytes none.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
-    /// session.ordered(b"orders by day")?.keep(8 << 20);
+    /// use remora_client::{CachePolicy, FatRootLimits, OrderedCache};
+    ///
+    /// // The nodes that this session visits most.
+    /// let policy = CachePolicy::Greedy(FatRootLimits::nodes(usize::MAX));
+    /// session.ordered(b"orders by day")?.keep(OrderedCache { bytes: 8 << 20, policy });
     /// # Ok(())
     /// # }
     /// ```
-    pub fn keep(&mut self, bytes: usize) {
-        self.view.set_cache_bytes(bytes);
+    pub fn keep(&mut self, cache: core::OrderedCache) {
+        self.view.set_cache(cache);
     }
 
     /// Makes an empty tree with these settings. False if there is a tree.
