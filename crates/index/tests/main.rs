@@ -1,7 +1,9 @@
 //! The integration tests of the hash index and of the trees: one binary, a module for each feature.
 
+mod btree_fat_root;
 mod btree_fixture;
 mod btree_history;
+mod btree_kept;
 mod btree_moments;
 mod btree_oracle;
 mod btree_scans;
