@@ -6,6 +6,7 @@ mod btree_history;
 mod btree_kept;
 mod btree_moments;
 mod btree_oracle;
+mod btree_parallel;
 mod btree_scans;
 mod btree_walks;
 mod chain;

@@ -13,7 +13,8 @@
 //! ```
 //! Ascending, the line has up to `parallel` leaves, and the next node of level 1 comes beside the
 //! last of them. So a range takes about as many round trips as the tree is high, and one for each
-//! `parallel` leaves; more if `parallel` is beyond the children of one node. A leaf that is first in
+//! `parallel` leaves; more if `parallel` is beyond the children of one node. With a `parallel` of 1 the
+//! leaves after the first node's follow their right links (F35), and no other inner node is read. A leaf that is first in
 //! line and begins behind `next` follows leaves that were divided off later than their parent was
 //! read: these come first, by the right link of the leaf before. Descending, there is one leaf at a
 //! time.
@@ -430,7 +431,9 @@ impl Scan {
             self.line.push_back(Slot::wanted(at, false));
         }
         let named = self.line.len() + self.children.len();
+        // One leaf at a time, their links lead to the next ones for nothing.
         if self.inner.is_none()
+            && self.parallel > 1
             && named < self.needed_leaves().min(2 * self.parallel)
             && let Some(neighbour) = self.neighbour.take()
         {
@@ -440,10 +443,14 @@ impl Scan {
             return Step::More;
         }
         match self.direction {
-            Direction::Ascending => {
-                let link = self.link.take();
-                self.want_first(link)
-            }
+            Direction::Ascending => match self.link.take().filter(|at| self.is_in_region(*at)) {
+                Some(link) => {
+                    self.detours += u32::from(self.parallel > 1);
+                    self.line.push_back(Slot::wanted(link, false));
+                    Step::More
+                }
+                None => Step::Ask(AskReason::Broken),
+            },
             Direction::Descending => {
                 self.descend();
                 Step::More
