@@ -65,7 +65,7 @@ fn where_nodes_are_full_no_choice_saves_more() {
                 let is_in = |index: usize| set >> index & 1 == 1;
                 let is_whole = |index: usize| nodes[index].parent.is_none_or(is_in);
                 let members = (0..nodes.len()).filter(|&index| is_in(index));
-                1 + 3 * set.count_ones() as usize <= most && members.clone().all(is_whole)
+                3 * (set.count_ones() as usize) < most && members.clone().all(is_whole)
             })
             .map(|set| saved(&mut (0..nodes.len()).filter(|index| set >> index & 1 == 1)));
         assert_eq!(saved(&mut chosen.nodes()), best.max().unwrap_or(0));

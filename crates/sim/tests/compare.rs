@@ -42,18 +42,21 @@ fn assert_reached(work: &Workload, fixed: &Fixed) {
 
 #[test]
 fn cost_reaches_asking_where_asking_is_better() {
-    compare(&["quiet", "keys-unknown", "large", "large-catfish", "tcp"], &ASK_IS_BETTER);
+    compare(
+        &["quiet", "keys-unknown", "ordered-bare", "large", "large-catfish", "tcp"],
+        &ASK_IS_BETTER,
+    );
 }
 
 #[test]
 fn cost_reaches_reading_where_reading_is_better() {
-    compare(&["overload", "kept", "keys-known", "keys-shm"], &READ_IS_BETTER);
+    compare(&["overload", "kept", "keys-known", "ordered-kept", "keys-shm"], &READ_IS_BETTER);
 }
 
 /// Which way is better changes in the middle phase, and changes back.
 #[test]
 fn cost_reaches_the_better_one_where_it_changes() {
-    for name in ["rush", "zoom", "neighbour", "arrivals"] {
+    for name in ["rush", "ordered-rush", "zoom", "neighbour", "arrivals"] {
         let work = workload(name);
         let fixed = Fixed::of(&work);
         let phases = fixed.ask.phases.iter().zip(&fixed.read.phases);

@@ -8,12 +8,15 @@ use super::watched::FirstRead;
 use super::work::{Admits, Does, Phase, Workload, key_name, unit};
 use crate::tasks::Coroutines;
 use remora_client_core::{
-    Admission, Client, ConcurrencyLimit, Issue, OpenTree, Options, Path, PointerCacheKind,
-    Predicate, Query, Session, TreeRead, TreeSettings, Wake,
+    Admission, CachePolicy, Client, ConcurrencyLimit, Issue, KeyForm, OpenOrdered, OpenTree,
+    Options, OrderedCache, OrderedSettings, Path, PointerCacheKind, Predicate, Query, Session,
+    TreeRead, TreeSettings, Wake,
 };
 use remora_fabric::sim::{Random, SimOptions, SimStage, SimWorld, Tasks};
 use remora_layout::limits::STAGE_OBJECTS;
+use remora_layout::packed::Field;
 use remora_protocol::Command;
+use remora_protocol::ordered::OrderedCommand;
 use remora_protocol::tree::{Objects, TreeCommand};
 use remora_protocol::{Condition, Expiry};
 use std::cell::RefCell;
@@ -24,6 +27,9 @@ const MS: u64 = 1_000_000;
 /// By this time every thread has its session, its view of the tree, its pointers.
 const BEGINS_NS: u64 = 500 * MS;
 const TREE: &[u8] = b"places";
+const ORDERED: &[u8] = b"ordered";
+/// Entries of an ordered tree's nodes, as in Fat-B+Tree.
+const FAN_OUT: usize = 16;
 /// Bytes of an arena that a tree or keys lie in, for each of them.
 const OBJECT_BYTES: usize = 160;
 const KEY_BYTES: usize = 256;
@@ -143,8 +149,8 @@ fn coordination(admits: Admits) -> ConcurrencyLimit {
 
 /// A server with the data of a workload.
 fn prepared(world: &SimWorld, work: &Workload) -> Server {
-    let bytes =
-        work.objects as usize * OBJECT_BYTES + work.keys as usize * (KEY_BYTES + work.value_bytes);
+    let bytes = (work.objects + work.ordered) as usize * OBJECT_BYTES
+        + work.keys as usize * (KEY_BYTES + work.value_bytes);
     let arenas = vec![(bytes + (4 << 20)).next_multiple_of(4096); work.cores];
     let buckets = (work.keys / 4 / work.cores as u64).max(16).next_power_of_two();
     let server = Server::new(world, &work.costs, &arenas, buckets);
@@ -154,6 +160,18 @@ fn prepared(world: &SimWorld, work: &Workload) -> Server {
         let (condition, expiry) = (Condition::Always, Expiry::Never);
         let key = &key_name(key)[..];
         server.prepare(&Command::Set { key, value: &value, condition, expiry, get: false });
+    }
+    if work.ordered > 0 {
+        let settings =
+            OrderedSettings { fan_out: FAN_OUT, ..OrderedSettings::of(KeyForm::Integers) };
+        let tell = |command: OrderedCommand<'_>| {
+            server.prepare(&Command::Of { key: ORDERED, request: command.request() });
+        };
+        tell(OrderedCommand::Create(settings));
+        for key in 0..work.ordered {
+            let value = Field { value: &value, is_link: false };
+            tell(OrderedCommand::Set { key: key.to_string().as_bytes(), value });
+        }
     }
     if work.objects > 0 {
         let tell = |command: TreeCommand<'_>| {
@@ -182,6 +200,7 @@ struct Thread {
     /// the server's threads to ask.
     _spares: Vec<Session>,
     tree: Option<OpenTree>,
+    ordered: Option<OpenOrdered>,
     random: Random,
     first_read: FirstRead,
     number: usize,
@@ -217,6 +236,12 @@ impl Thread {
             let tree = session.open_tree(TREE).expect("it answers").expect("it is there");
             tree.reading(TreeRead { issue: Issue::Multi, cache_bytes: work.kept_bytes })
         });
+        let ordered = (work.ordered > 0).then(|| {
+            let mut ordered = session.open_ordered(ORDERED).expect("its key is short");
+            let policy = CachePolicy::Levels;
+            ordered.set_cache(OrderedCache { bytes: work.kept_bytes, policy });
+            ordered
+        });
         if work.keeps_pointers {
             for key in 0..work.keys {
                 session.get(&key_name(key), Path::Read).expect("it answers");
@@ -230,6 +255,7 @@ impl Thread {
             session,
             _spares: spares,
             tree,
+            ordered,
             random,
             first_read,
             number,
@@ -283,6 +309,14 @@ impl Thread {
             let got = self.session.get(&key, Path::Choose).expect("it answers");
             assert!(got.value.is_some(), "all keys are there");
             return Tally { read: got.counts.read, ..Tally::default() };
+        }
+        if phase.does == Does::Find {
+            let key = self.random.below(self.run.work.ordered).to_string();
+            let ordered = self.ordered.as_mut().expect("there is an ordered tree");
+            let got = self.session.ordered_get(ordered, key.as_bytes(), Path::Choose);
+            let got = got.expect("it answers");
+            assert!(got.value.is_some(), "all keys are there");
+            return Tally { read: got.counts.read, nodes: got.nodes_visited, ..Tally::default() };
         }
         let window = self.run.work.window(phase.does, &mut self.random);
         let query = Query::Window { window, predicate: Predicate::Intersects };

@@ -17,6 +17,8 @@ const POWER: (f64, f64, f64) = (1e-5, 1e-2, 0.99);
 pub enum Does {
     /// Lookups of keys, drawn evenly.
     Get,
+    /// Lookups of an ordered tree's keys, drawn evenly.
+    Find,
     /// Windows whose edges are drawn evenly up to this, in the paper's scale.
     Window(f64),
     /// Windows whose edges follow the paper's power law.
@@ -72,6 +74,8 @@ pub struct Workload {
     pub kept_bytes: usize,
     /// Keys; 0: there are none.
     pub keys: u64,
+    /// Keys of an ordered tree; 0: there is none.
+    pub ordered: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Whether clients keep pointers to records; they have all when it begins.
@@ -106,7 +110,7 @@ impl Workload {
     /// A window.
     pub fn window(&self, does: Does, random: &mut Random) -> Rect {
         let (width, height) = match does {
-            Does::Get => (0.0, 0.0),
+            Does::Get | Does::Find => (0.0, 0.0),
             Does::Window(most) => (unit(random) * most, unit(random) * most),
             Does::PowerLaw => {
                 let (from, to, exponent) = POWER;

@@ -1,7 +1,7 @@
 //! The workloads that policies are compared on.
 
 use super::core::Absences;
-use super::costs::{CATFISH, RDMA, SHM, TCP};
+use super::costs::{CATFISH, Costs, RDMA, SHM, TCP};
 use super::work::{Admits, Does, Phase, Workload};
 
 /// Greatest edge of the widest windows that a thread answers which does not own
@@ -20,6 +20,7 @@ pub(super) fn places() -> Workload {
         capacity: 30,
         kept_bytes: 0,
         keys: 0,
+        ordered: 0,
         value_bytes: 32,
         keeps_pointers: true,
         admits: Admits::All,
@@ -36,6 +37,12 @@ pub(super) fn phase(ms: u64, threads: usize, does: Does) -> Phase {
 /// Lookups of keys to which clients have pointers.
 fn keys() -> Workload {
     Workload { objects: 0, keys: 400, ..places() }
+}
+
+/// Lookups in an ordered tree of one core; a lookup there takes as long as a small search.
+fn ordered() -> Workload {
+    let costs = Costs { request_ns: RDMA.request_ns + RDMA.node_ns, ..RDMA };
+    Workload { objects: 0, ordered: 20_000, value_bytes: 8, costs, cores: 1, ..places() }
 }
 
 /// Clients on the server's machine.
@@ -61,7 +68,7 @@ pub fn all() -> Vec<Workload> {
 
 /// Asking is better.
 fn asking() -> Vec<Workload> {
-    use Does::{Get, Window};
+    use Does::{Find, Get, Window};
     vec![
         Workload {
             name: "quiet",
@@ -75,6 +82,12 @@ fn asking() -> Vec<Workload> {
             keeps_pointers: false,
             phases: vec![phase(40, 4, Get)],
             ..keys()
+        },
+        Workload {
+            name: "ordered-bare",
+            shows: "two threads, keys of an ordered tree, no node kept: one round trip against four",
+            phases: vec![phase(40, 2, Find)],
+            ..ordered()
         },
         Workload {
             name: "large",
@@ -101,7 +114,7 @@ fn asking() -> Vec<Workload> {
 
 /// Reading is better.
 fn reading() -> Vec<Workload> {
-    use Does::{Get, PowerLaw, Window};
+    use Does::{Find, Get, PowerLaw, Window};
     vec![
         Workload {
             name: "overload",
@@ -126,6 +139,13 @@ fn reading() -> Vec<Workload> {
             cores: 1,
             phases: vec![phase(40, 16, Get)],
             ..keys()
+        },
+        Workload {
+            name: "ordered-kept",
+            shows: "64 threads, keys of an ordered tree, inner nodes kept: one READ against a busy core",
+            kept_bytes: 1 << 20,
+            phases: vec![phase(40, 64, Find)],
+            ..ordered()
         },
         Workload {
             name: "keys-shm",
@@ -191,8 +211,14 @@ fn absent() -> Vec<Workload> {
 
 /// It changes.
 fn changing() -> Vec<Workload> {
-    use Does::Window;
+    use Does::{Find, Window};
     vec![
+        Workload {
+            name: "ordered-rush",
+            shows: "keys of an ordered tree, no node kept: 2 threads, then 64, then 2",
+            phases: rush(2, 64, 60, Find),
+            ..ordered()
+        },
         Workload {
             name: "rush",
             shows: "2 threads, then 64, then 2",
