@@ -2,9 +2,10 @@
 //! either route; typed errors; a scan of all shards; GEO keys beside RESP.
 
 use remora_client::{
-    Address, Area, Around, Client, ConnectFailure, Error, ExpireWhen, KeyType, NewObject, Options,
-    Path, Position, Predicate, Rect, Refine, Refusal, ServedBy, Session, SetOptions, Shape, Target,
-    Transport, TreeKind, TreeReading, TreeSettings, Ttl, Wake, plan,
+    Address, Area, Around, CachePolicy, Client, ConnectFailure, Error, ExpireWhen, FatRootLimits,
+    KeyForm, KeyType, NewObject, Options, OrderedCache, OrderedSettings, Path, Position, Predicate,
+    Rect, Refine, Refusal, ServedBy, Session, SetOptions, Shape, Target, Transport, TreeKind,
+    TreeReading, TreeSettings, Ttl, Wake, plan,
 };
 use remora_tests::{ServerProcess, Value};
 use std::collections::BTreeSet;
@@ -374,4 +375,48 @@ fn it_tells_of_itself() {
     session.explain(true);
     session.get(b"k").expect("an answer");
     assert!(session.explanation().is_some() && format!("{session:?}").contains("Session"));
+}
+
+/// All ordered trees of a session share one bound, and the tree that is visited most has most of it.
+#[test]
+fn ordered_trees_keep_what_the_session_visits_most() {
+    let server = server();
+    let mut session = session(&server);
+    let cache = OrderedCache {
+        bytes: 32 << 10,
+        policy: CachePolicy::Greedy(FatRootLimits::nodes(usize::MAX)),
+    };
+    session.keep_ordered(cache);
+    let trees: [&[u8]; 3] = [b"hot", b"cold", b"own"];
+    let settings = OrderedSettings { fan_out: 8, ..OrderedSettings::of(KeyForm::Integers) };
+    for name in trees {
+        let mut tree = session.ordered(name).expect("a short name");
+        assert!(tree.create(settings).expect("room"));
+        for key in 0..4_000u32 {
+            assert!(tree.set(key.to_string().as_bytes(), b"v").expect("room"));
+        }
+    }
+    session.ordered(b"own").expect("a short name").keep(OrderedCache { bytes: 4 << 10, ..cache });
+    let mut get = |name: &[u8], key: u32| {
+        let mut tree = session.ordered(name).expect("a short name").by(Path::Read);
+        let got = tree.get(key.to_string().as_bytes()).expect("an answer");
+        assert_eq!(got.value.expect("it is there").value, b"v");
+        (tree.kept(), got.counts)
+    };
+    for turn in 0..6_000u32 {
+        let key = turn.wrapping_mul(2_654_435_761) % 4_000;
+        get(if turn % 16 == 0 { b"cold" } else { b"hot" }, key);
+        get(b"own", key);
+    }
+    let of = trees.map(|name| get(name, 1).0);
+    let [hot, cold, own] = of;
+    assert!(hot.0 + cold.0 <= 32 << 10, "one bound: {of:?}");
+    assert!(hot.1 > 2 * cold.1 && cold.1 > 0 && own.1 > 0, "{of:?}");
+    assert!(own.0 <= 4 << 10, "a bound of its own: {of:?}");
+    // The others' nodes count for less from now on.
+    for turn in 0..6_000u32 {
+        get(b"cold", turn.wrapping_mul(2_654_435_761) % 4_000);
+    }
+    let of = trees.map(|name| get(name, 1).0);
+    assert!(of[1].1 > of[0].1, "{of:?}");
 }

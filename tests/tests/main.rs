@@ -125,6 +125,7 @@ mod scripted;
 mod bench_keys;
 mod bench_links;
 mod bench_places;
+mod bench_ranges;
 mod bench_variants;
 mod crash;
 mod demo;

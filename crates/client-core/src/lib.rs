@@ -105,7 +105,7 @@ pub use options::{Options, PointerCacheKind, SetOptions};
 pub use ordered::{
     OpenOrdered, OrderedEntries, OrderedEvents, OrderedFound, OrderedGot, OrderedValue,
 };
-pub use ordered_cache::{CachePolicy, OrderedCache};
+pub use ordered_cache::{CachePolicy, OrderedCache, SharedCache};
 pub use path::{Path, ServedBy};
 pub use plans::PlanRun;
 pub use pointer_cache::Entry as CachedPointer;

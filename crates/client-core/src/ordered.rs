@@ -8,6 +8,8 @@
 //! * only the owner can say that there is no tree. That a key is not in a tree READs can say: a leaf
 //!   has all keys between its fences.
 
+#[cfg(doc)]
+use crate::SharedCache;
 use crate::asker::Answer;
 use crate::choose::{Class, Route};
 use crate::core::Core;
@@ -210,6 +212,18 @@ impl OpenOrdered {
     /// Keeps inner nodes so from now on; none of those that it has.
     pub fn set_cache(&mut self, cache: OrderedCache) {
         self.kept = KeptNodes::new(cache);
+    }
+
+    /// Its nodes are chosen together with those of others from now on: [`SharedCache`]. It keeps none of
+    /// those that it has.
+    pub(crate) fn share_cache(&mut self, bytes: usize) {
+        self.kept = KeptNodes::shared(bytes);
+    }
+
+    /// Its kept nodes, if they are chosen together with those of others, and the tree is known.
+    pub(crate) fn shared_nodes(&mut self) -> Option<(&OrderedHeader, &mut NodeCache)> {
+        let known = self.known.as_ref().filter(|_| self.kept.is_shared())?;
+        Some((&known.header, &mut self.kept.nodes))
     }
 
     /// Keeps the inner nodes that it has chosen so far, whatever it visits from now on.

@@ -1,7 +1,8 @@
-//! Which inner nodes of ordered trees a client keeps.
+//! Which inner nodes of ordered trees a client keeps (Fat-B+Tree III-B, III-C, IV-A).
 //!
 //! What is kept is a hint: the leaf that it leads to says for which keys it speaks.
 
+use crate::ordered::OpenOrdered;
 use remora_index::btree::{FatRoot, FatRootLimits, Weighed};
 use remora_layout::btree::{OrderedHeader, OrderedNode};
 use remora_layout::node::NodeRef;
@@ -39,8 +40,31 @@ pub enum CachePolicy {
 }
 
 impl Default for OrderedCache {
+    /// 1 MiB of the nodes that are visited most.
     fn default() -> Self {
-        Self { bytes: DEFAULT_BYTES, policy: CachePolicy::Levels }
+        let policy = CachePolicy::Greedy(FatRootLimits::nodes(usize::MAX));
+        Self { bytes: DEFAULT_BYTES, policy }
+    }
+}
+
+/// When the next choice is made.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    walks: u64,
+    period: u64,
+}
+
+impl Pace {
+    const FIRST: Self = Self { walks: 0, period: FIRST_PERIOD };
+
+    /// Counts a walk. True if a choice is due; then the next one takes longer.
+    fn is_due(&mut self) -> bool {
+        self.walks += 1;
+        let is_due = self.walks >= self.period;
+        if is_due {
+            *self = Self { walks: 0, period: (2 * self.period).min(MAX_PERIOD) };
+        }
+        is_due
     }
 }
 
@@ -49,73 +73,126 @@ impl Default for OrderedCache {
 pub(crate) struct KeptNodes {
     /// The nodes.
     pub nodes: NodeCache,
-    /// None: the choice stays as it is.
-    choice: Option<Choice>,
+    choice: Choice,
 }
 
-/// When the next choice is made, and within which limits.
+/// Who chooses the kept nodes of a tree.
 #[derive(Clone, Copy, Debug)]
-struct Choice {
-    limits: FatRootLimits,
-    walks: u64,
-    period: u64,
+enum Choice {
+    /// Nobody, or nobody any more.
+    None,
+    /// Its view, within these limits.
+    Own(FatRootLimits, Pace),
+    /// The trees of a session have their nodes chosen together.
+    Shared,
 }
 
 impl KeptNodes {
     /// None yet.
     pub fn new(cache: OrderedCache) -> Self {
-        let CachePolicy::Greedy(limits) = cache.policy else {
-            return Self { nodes: NodeCache::new(cache.bytes), choice: None };
-        };
-        let others = (cache.bytes / BYTES_A_COUNT).clamp(COUNTS.0, COUNTS.1);
-        let choice = Some(Choice { limits, walks: 0, period: FIRST_PERIOD });
-        Self { nodes: NodeCache::counting(cache.bytes, others), choice }
+        match cache.policy {
+            CachePolicy::Levels => {
+                Self { nodes: NodeCache::new(cache.bytes), choice: Choice::None }
+            }
+            CachePolicy::Greedy(limits) => {
+                Self { choice: Choice::Own(limits, Pace::FIRST), ..Self::shared(cache.bytes) }
+            }
+        }
+    }
+
+    /// None yet, of a tree whose nodes are chosen together with others'.
+    pub fn shared(bytes: usize) -> Self {
+        let others = (bytes / BYTES_A_COUNT).clamp(COUNTS.0, COUNTS.1);
+        Self { nodes: NodeCache::counting(bytes, others), choice: Choice::Shared }
     }
 
     /// Keeps the nodes that are chosen now, whatever is visited.
     pub fn settle(&mut self) {
         self.nodes.stop_counting();
-        self.choice = None;
+        self.choice = Choice::None;
+    }
+
+    /// Whether its nodes are chosen together with others'.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.choice, Choice::Shared)
     }
 
     /// Counts a walk that begins at this header, and chooses anew if it is time to.
     pub fn begin_walk(&mut self, header: &OrderedHeader) {
-        let Some(choice) = &mut self.choice else { return };
-        choice.walks += 1;
-        if choice.walks < choice.period {
-            return;
+        let Choice::Own(limits, pace) = &mut self.choice else { return };
+        if pace.is_due() {
+            let (limits, bytes) = (*limits, self.nodes.most_bytes());
+            choose_together(&mut [(header, &mut self.nodes)], limits, bytes);
         }
-        *choice = Choice { walks: 0, period: (2 * choice.period).min(MAX_PERIOD), ..*choice };
-        let limits = choice.limits;
-        let chosen = chosen_of(&[(header.root, &self.nodes)], header.node_bytes, limits);
-        self.nodes.choose(chosen.into_iter().next().unwrap_or_default());
     }
 }
 
-/// The nodes that a reader of these trees keeps: for each root, with what is kept below it, a set.
-/// Nodes of trees whose own bytes are not known are taken to be as long as `node_bytes`.
-fn chosen_of(
-    trees: &[(NodeRef, &NodeCache)],
-    node_bytes: u32,
+/// The kept nodes of all ordered trees of a session, under one bound and, if they are chosen, one
+/// super-root (Fat-B+Tree IV-A).
+#[derive(Debug)]
+pub struct SharedCache {
+    cache: OrderedCache,
+    pace: Pace,
+}
+
+impl Default for SharedCache {
+    fn default() -> Self {
+        Self::new(OrderedCache::default())
+    }
+}
+
+impl SharedCache {
+    /// Nodes are to be kept so.
+    pub fn new(cache: OrderedCache) -> Self {
+        Self { cache, pace: Pace::FIRST }
+    }
+
+    /// A view of a tree that shares it from now on. Until the next choice the tree's nodes come beside
+    /// the others', and the choice comes soon.
+    pub fn join(&mut self, tree: &mut OpenOrdered) {
+        self.pace.period = FIRST_PERIOD;
+        match self.cache.policy {
+            CachePolicy::Levels => tree.set_cache(self.cache),
+            CachePolicy::Greedy(_) => tree.share_cache(self.cache.bytes),
+        }
+    }
+
+    /// Counts a walk in one of these trees, and chooses anew if it is time to. Trees that keep nodes for
+    /// themselves stay as they are.
+    pub fn begin_walk<'t>(&mut self, trees: impl Iterator<Item = &'t mut OpenOrdered>) {
+        let CachePolicy::Greedy(limits) = self.cache.policy else { return };
+        if self.pace.is_due() {
+            let mut shared: Vec<_> = trees.filter_map(OpenOrdered::shared_nodes).collect();
+            choose_together(&mut shared, limits, self.cache.bytes);
+        }
+    }
+}
+
+/// Chooses the nodes that a reader of these trees keeps in so many bytes together.
+fn choose_together(
+    trees: &mut [(&OrderedHeader, &mut NodeCache)],
     limits: FatRootLimits,
-) -> Vec<BTreeSet<NodeRef>> {
+    bytes: usize,
+) {
     let mut known = Known::default();
-    for (tree, (root, cache)) in trees.iter().enumerate() {
-        known.add(tree, *root, cache, limits);
+    for (tree, (header, cache)) in trees.iter().enumerate() {
+        known.add(tree, header.root, cache, limits);
     }
     // A node takes its used bytes; those not read yet as many as the others on average.
     let kept: usize = trees.iter().map(|(_, cache)| cache.len()).sum();
-    let bytes: usize = trees.iter().map(|(_, cache)| cache.bytes()).sum();
-    let room: usize = trees.iter().map(|(_, cache)| cache.most_bytes()).sum();
-    let average = bytes.checked_div(kept).unwrap_or(node_bytes as usize);
-    let nodes = limits.nodes.min(room / average.max(1));
+    let kept_bytes: usize = trees.iter().map(|(_, cache)| cache.bytes()).sum();
+    let longest = trees.iter().map(|(header, _)| header.node_bytes as usize).max();
+    let average = kept_bytes.checked_div(kept).or(longest).unwrap_or(1);
+    let nodes = limits.nodes.min(bytes / average.max(1));
     let chosen = FatRoot::choose(&known.weighed, FatRootLimits { nodes, ..limits });
     let mut sets = vec![BTreeSet::new(); trees.len()];
     for index in chosen.nodes() {
         let (tree, at) = known.places[index];
         sets[tree].insert(at);
     }
-    sets
+    for ((_, cache), set) in trees.iter_mut().zip(sets) {
+        cache.choose(set);
+    }
 }
 
 /// The visited nodes of trees, each behind its parent.

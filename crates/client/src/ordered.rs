@@ -35,9 +35,35 @@ impl Session {
     /// # }
     /// ```
     pub fn ordered(&mut self, key: &[u8]) -> Result<OrderedKey<'_>, Error> {
-        let Self { core, ordered, path, .. } = self;
-        let view = ordered.get(key, MOST_VIEWS, || core.open_ordered(key))?;
+        let Self { core, ordered, ordered_cache, path, .. } = self;
+        ordered_cache.begin_walk(ordered.all());
+        let view = ordered.get(key, MOST_VIEWS, || {
+            let mut view = core.open_ordered(key)?;
+            ordered_cache.join(&mut view);
+            Ok(view)
+        })?;
         Ok(OrderedKey { core, view, path: *path })
+    }
+}
+
+impl Session {
+    /// Keeps inner nodes of ordered trees so from now on, all trees together; none of those that it has.
+    /// By default 1 MiB of what the session visits most.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::{CachePolicy, FatRootLimits, OrderedCache};
+    ///
+    /// let policy = CachePolicy::Greedy(FatRootLimits::nodes(usize::MAX));
+    /// session.keep_ordered(OrderedCache { bytes: 64 << 20, policy });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep_ordered(&mut self, cache: core::OrderedCache) {
+        self.ordered_cache = core::SharedCache::new(cache);
+        for view in self.ordered.all() {
+            self.ordered_cache.join(view);
+        }
     }
 }
 
@@ -64,7 +90,8 @@ impl OrderedKey<'_> {
         Self { path, ..self }
     }
 
-    /// Keeps inner nodes so from now on; with 0 bytes none.
+    /// Keeps inner nodes of this tree so from now on, apart from those of the session's other trees
+    /// ([`Session::keep_ordered`]); with 0 bytes none.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -78,6 +105,18 @@ impl OrderedKey<'_> {
     /// ```
     pub fn keep(&mut self, cache: core::OrderedCache) {
         self.view.set_cache(cache);
+    }
+
+    /// Bytes of inner nodes that are kept of this tree now, and how many they are.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let (bytes, nodes) = session.ordered(b"orders by day")?.kept();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn kept(&self) -> (usize, usize) {
+        self.view.cached()
     }
 
     /// Makes an empty tree with these settings. False if there is a tree.

@@ -22,6 +22,8 @@ pub struct Session {
     pub(crate) hashes: HashViews,
     pub(crate) lists: ListViews,
     pub(crate) ordered: OrderedViews,
+    /// What the views of ordered trees keep together.
+    pub(crate) ordered_cache: core::SharedCache,
     pub(crate) sets: SetViews,
     pub(crate) trees: TreeViews,
 }
@@ -92,7 +94,8 @@ impl KeyType {
 impl Session {
     pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
         let (hashes, lists, ordered, sets, trees) = Default::default();
-        Self { core, path, hashes, lists, ordered, sets, trees }
+        let ordered_cache = core::SharedCache::default();
+        Self { core, path, hashes, lists, ordered, ordered_cache, sets, trees }
     }
 
     /// The value of a string key: [`StringKey::get`](crate::StringKey::get).

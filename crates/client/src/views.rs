@@ -38,6 +38,11 @@ impl<V> Default for Views<V> {
 }
 
 impl<V> Views<V> {
+    /// All views.
+    pub fn all(&mut self) -> impl Iterator<Item = &mut V> {
+        self.0.values_mut()
+    }
+
     /// Number of views.
     pub fn views(&self) -> usize {
         self.0.len()
