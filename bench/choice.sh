@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
 # Holds the policies of the choice between asking and reading against the two
 # fixed ways, on this machine: small and larger windows of a tree, and keys that
-# are known or not, over shared memory and TCP. Slices of all policies take
+# are known or not, over shared memory and TCP, and keys of an ordered tree by 64
+# clients. Slices of all policies take
 # turns; each slice of a policy is compared with those of the same round. Prints
 # a Markdown table: medians over the rounds, and the middle half of the ratios.
 #
-#   bench/choice.sh [--rounds N] [--records N] [--clients N] [--short]
+#   bench/choice.sh [--rounds N] [--records N] [--clients N] [--only WORKLOAD] [--short]
 #
 # --short: slices of a tenth: 40,000 searches over shared memory, 4,000 over
 # TCP. The first tenth of a second counts there, in which a session learns.
 # Progress goes to standard error. In virtual time: remora-sim compare.
 set -euo pipefail
 
-rounds=20 records=200000 clients=1 divisor=1
+rounds=20 records=200000 clients=1 divisor=1 only=
 while [ $# -gt 0 ]; do
   case "$1" in
     --rounds) rounds="$2"; shift ;;
     --records) records="$2"; shift ;;
     --clients) clients="$2"; shift ;;
+    --only) only="$2"; shift ;;
     --short) divisor=10 ;;
-    *) echo "usage: bench/choice.sh [--rounds N] [--records N] [--clients N] [--short]" >&2; exit 2 ;;
+    *) echo "usage: bench/choice.sh [--rounds N] [--records N] [--clients N] [--only WORKLOAD] [--short]" >&2; exit 2 ;;
   esac
   shift
 done
@@ -31,8 +33,9 @@ policies=(ask read catfish-literal catfish-keep cost)
 
 # slice WORKLOAD POLICY
 slice() {
-  local transport="${1%%.*}" kind="${1#*.}" ops
-  local flags=(--path choose --policy "$2" --transport "$transport" --records "$records" --clients "$clients")
+  local transport="${1%%.*}" kind="${1#*.}" ops of="$clients"
+  if [ "$kind" = ordered ]; then of=64; fi
+  local flags=(--path choose --policy "$2" --transport "$transport" --records "$records" --clients "$of")
   case "$1" in
     shm.small | shm.middle | shm.large) ops=400000 ;;
     shm.*) ops=1000000 ;;
@@ -44,11 +47,13 @@ slice() {
     large) bench=places run slice "${flags[@]}" --load bulk --ops "$ops" --scale 0.03 ;;
     middle) bench=places run slice "${flags[@]}" --load bulk --ops "$ops" --scale 0.01 ;;
     known) run slice "${flags[@]}" --ops "$ops" ;;
+    ordered) bench=ranges run slice "${flags[@]}" --ops "$ops" --learn 2000 ;;
     unknown) run slice "${flags[@]}" --ops "$ops" --pointer-cache off ;;
   esac
 }
 
-workloads=(shm.small shm.middle shm.large shm.known shm.unknown tcp.small tcp.middle tcp.large tcp.known tcp.unknown)
+workloads=(shm.small shm.middle shm.large shm.known shm.unknown shm.ordered tcp.small tcp.middle tcp.large tcp.known tcp.unknown tcp.ordered)
+if [ -n "$only" ]; then workloads=("$only"); fi
 for round in $(seq "$rounds"); do
   for workload in "${workloads[@]}"; do
     say "round $round of $rounds, $workload"

@@ -81,8 +81,7 @@ fn ranges_are_whole_on_every_path() {
     }
     // More leaves at a time are fewer round trips.
     let trips = |parallel: usize| {
-        let flags =
-            format!("--range-len 100 --parallel {parallel} --cache-policy levels --ops 2000");
+        let flags = format!("--range-len 100 --parallel {parallel} --cache-policy levels");
         number(&json(&format!("{RUN} {flags}")), "round_trips_per_op")
     };
     let (one, ten) = (trips(1), trips(10));

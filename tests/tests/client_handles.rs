@@ -405,7 +405,7 @@ fn ordered_trees_keep_what_the_session_visits_most() {
     };
     for turn in 0..6_000u32 {
         let key = turn.wrapping_mul(2_654_435_761) % 4_000;
-        get(if turn % 16 == 0 { b"cold" } else { b"hot" }, key);
+        get(if turn % 16 == 0 { trees[1] } else { trees[0] }, key);
         get(b"own", key);
     }
     let of = trees.map(|name| get(name, 1).0);
@@ -414,7 +414,7 @@ fn ordered_trees_keep_what_the_session_visits_most() {
     assert!(hot.1 > 2 * cold.1 && cold.1 > 0 && own.1 > 0, "{of:?}");
     assert!(own.0 <= 4 << 10, "a bound of its own: {of:?}");
     // The others' nodes count for less from now on.
-    for turn in 0..6_000u32 {
+    for turn in 0..24_000u32 {
         get(b"cold", turn.wrapping_mul(2_654_435_761) % 4_000);
     }
     let of = trees.map(|name| get(name, 1).0);

@@ -1,7 +1,7 @@
 //! Ordered trees over RESP, against Redis's sorted sets of one score, whose members are in the order of
 //! their bytes; and read by clients beside a writer that divides, joins and removes.
 
-use remora_client_core::{KeyForm, OpenOrdered, OrderedSettings, Path, Session};
+use remora_client_core::{KeyForm, OpenOrdered, OrderedCache, OrderedSettings, Path, Session};
 use remora_protocol::ordered::OrderedRange;
 use remora_resp::Value as Front;
 use remora_resp::wire::ParsedValue;
@@ -334,7 +334,7 @@ fn readers_beside_a_writer_find_each_key_that_stays() {
                     let (mut random, mut read) = (Random::new(seed), 0u64);
                     let mut tree = session.open_ordered(b"t").unwrap();
                     if seed == 1 {
-                        tree.set_cache_bytes(0);
+                        tree.set_cache(OrderedCache { bytes: 0, ..OrderedCache::default() });
                     }
                     while !over.load(Ordering::Relaxed) {
                         let number = random.below(STAYS as usize) as u64;

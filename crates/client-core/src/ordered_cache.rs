@@ -57,9 +57,8 @@ struct Pace {
 impl Pace {
     const FIRST: Self = Self { walks: 0, period: FIRST_PERIOD };
 
-    /// Counts a walk. True if a choice is due; then the next one takes longer.
+    /// Whether a choice is due; then the next one takes longer.
     fn is_due(&mut self) -> bool {
-        self.walks += 1;
         let is_due = self.walks >= self.period;
         if is_due {
             *self = Self { walks: 0, period: (2 * self.period).min(MAX_PERIOD) };
@@ -120,6 +119,7 @@ impl KeptNodes {
     /// Counts a walk that begins at this header, and chooses anew if it is time to.
     pub fn begin_walk(&mut self, header: &OrderedHeader) {
         let Choice::Own(limits, pace) = &mut self.choice else { return };
+        pace.walks += 1;
         if pace.is_due() {
             let (limits, bytes) = (*limits, self.nodes.most_bytes());
             choose_together(&mut [(header, &mut self.nodes)], limits, bytes);
@@ -157,9 +157,14 @@ impl SharedCache {
         }
     }
 
-    /// Counts a walk in one of these trees, and chooses anew if it is time to. Trees that keep nodes for
-    /// themselves stay as they are.
-    pub fn begin_walk<'t>(&mut self, trees: impl Iterator<Item = &'t mut OpenOrdered>) {
+    /// Counts a lookup in one of the trees.
+    pub fn count_walk(&mut self) {
+        self.pace.walks += 1;
+    }
+
+    /// Chooses anew among these trees if it is time to. Those that keep nodes for themselves stay as they
+    /// are.
+    pub fn choose_if_due<'t>(&mut self, trees: impl Iterator<Item = &'t mut OpenOrdered>) {
         let CachePolicy::Greedy(limits) = self.cache.policy else { return };
         if self.pace.is_due() {
             let mut shared: Vec<_> = trees.filter_map(OpenOrdered::shared_nodes).collect();

@@ -19,6 +19,7 @@ const MOST_VIEWS: usize = 1 << 10;
 pub struct OrderedKey<'s> {
     core: &'s mut core::Session,
     view: &'s mut core::OpenOrdered,
+    cache: &'s mut core::SharedCache,
     path: core::Path,
 }
 
@@ -36,13 +37,13 @@ impl Session {
     /// ```
     pub fn ordered(&mut self, key: &[u8]) -> Result<OrderedKey<'_>, Error> {
         let Self { core, ordered, ordered_cache, path, .. } = self;
-        ordered_cache.begin_walk(ordered.all());
+        ordered_cache.choose_if_due(ordered.all());
         let view = ordered.get(key, MOST_VIEWS, || {
             let mut view = core.open_ordered(key)?;
             ordered_cache.join(&mut view);
             Ok(view)
         })?;
-        Ok(OrderedKey { core, view, path: *path })
+        Ok(OrderedKey { core, view, cache: ordered_cache, path: *path })
     }
 }
 
@@ -196,6 +197,7 @@ impl OrderedKey<'_> {
     /// # }
     /// ```
     pub fn get(&mut self, key: &[u8]) -> Result<OrderedGot, Error> {
+        self.cache.count_walk();
         Ok(self.core.ordered_get(self.view, key, self.path)?)
     }
 
@@ -219,6 +221,7 @@ impl OrderedKey<'_> {
         keys: impl RangeBounds<&'k [u8]>,
         limit: u64,
     ) -> Result<OrderedFound, Error> {
+        self.cache.count_walk();
         Ok(self.core.ordered_range(self.view, range(&keys), (false, limit), self.path)?)
     }
 
@@ -238,6 +241,7 @@ impl OrderedKey<'_> {
         keys: impl RangeBounds<&'k [u8]>,
         limit: u64,
     ) -> Result<OrderedFound, Error> {
+        self.cache.count_walk();
         Ok(self.core.ordered_range(self.view, range(&keys), (true, limit), self.path)?)
     }
 
