@@ -383,7 +383,7 @@ fn ordered_trees_keep_what_the_session_visits_most() {
     let server = server();
     let mut session = session(&server);
     let cache = OrderedCache {
-        bytes: 32 << 10,
+        bytes: 20 << 10,
         policy: CachePolicy::Greedy(FatRootLimits::nodes(usize::MAX)),
     };
     session.keep_ordered(cache);
@@ -410,7 +410,7 @@ fn ordered_trees_keep_what_the_session_visits_most() {
     }
     let of = trees.map(|name| get(name, 1).0);
     let [hot, cold, own] = of;
-    assert!(hot.0 + cold.0 <= 32 << 10, "one bound: {of:?}");
+    assert!(hot.0 + cold.0 <= 20 << 10, "one bound: {of:?}");
     assert!(hot.1 > 2 * cold.1 && cold.1 > 0 && own.1 > 0, "{of:?}");
     assert!(own.0 <= 4 << 10, "a bound of its own: {of:?}");
     // The others' nodes count for less from now on.
