@@ -139,7 +139,13 @@ impl<J: Journal> Type<J> for OrderedTrees {
         for named in self.by_root.values().filter(|named| store.is_live(named.root)) {
             named.tree.check(&store.owner).map_err(|broken| broken.to_string())?;
         }
-        Ok(0)
+        let on_heap: u64 = self.by_root.values().map(|named| named.tree.heap_bytes()).sum();
+        match self.heap_bytes == on_heap {
+            true => Ok(0),
+            false => {
+                Err(format!("trees take {on_heap} bytes on the heap, not {}", self.heap_bytes))
+            }
+        }
     }
 
     fn heap_bytes(&mut self) -> u64 {
