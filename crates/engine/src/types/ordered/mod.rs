@@ -5,6 +5,7 @@
 
 mod change;
 mod read;
+mod seek;
 mod transfer;
 mod trees;
 
@@ -12,6 +13,7 @@ pub(crate) use trees::OrderedTrees;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root, whole_read};
+use super::sought::{Seek, Sought};
 use crate::store::{DumpAt, Now, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_layout::kind::Kind;
@@ -85,6 +87,10 @@ impl<J: Journal> Type<J> for OrderedTrees {
     ) -> Result<Turn, Status> {
         let reading = read.state.downcast_mut().expect("it began here");
         self.range_turn(store, reading, found)
+    }
+
+    fn seek(&self, sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
+        seek::seek(sought)
     }
 
     fn release(&mut self, store: &mut Store<J>, root: u32, _now: Now) -> bool {
