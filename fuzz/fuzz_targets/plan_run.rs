@@ -48,7 +48,7 @@ impl Answers<'_> {
             | Want::Objects { fields: names, .. } => names.clone(),
             _ => [].into(),
         };
-        match self.byte() % 6 {
+        match self.byte() % 7 {
             0 => Given::Gone,
             1 => Given::OtherType,
             2 => Given::Text(self.text()),
@@ -56,6 +56,10 @@ impl Answers<'_> {
             4 => {
                 let elements = (0..self.byte()).map(|_| self.value()).collect();
                 Given::List { elements, total: u64::from(self.byte()) << (self.byte() % 64) }
+            }
+            5 => {
+                let entries = (0..self.byte()).map(|_| (self.text(), self.value())).collect();
+                Given::Entries { entries, goes_on: self.byte() % 2 == 1 }
             }
             _ => {
                 let object = |of: &mut Self| Object {

@@ -40,7 +40,7 @@ fn load(resp: &mut Resp, world: &mut World, random: &mut Random) {
     world.things.retain(|_, thing| match thing {
         Thing::Hash(fields) => !fields.is_empty(),
         Thing::List(elements) => !elements.is_empty(),
-        Thing::Text(_) => true,
+        Thing::Text(_) | Thing::Ordered(_) => true,
     });
     world.trees.retain(|_, spots| !spots.is_empty());
     for (key, thing) in &world.things {
@@ -58,6 +58,14 @@ fn load(resp: &mut Resp, world: &mut World, random: &mut Random) {
                 }
             }
             Thing::Text(text) => call(resp, &[b"SET", key, text]),
+            Thing::Ordered(entries) => {
+                call(resp, &[b"BTREE.CREATE", key, b"FANOUT", b"4"]);
+                for (name, value) in entries {
+                    let words: &[&[u8]] = &[b"BTREE.SET", key, name, value.text(), b"LINK"];
+                    let is_link = matches!(value, Value::Link { .. });
+                    call(resp, &words[..words.len() - usize::from(!is_link)]);
+                }
+            }
         }
     }
     // Some hints are stale: the records have moved.

@@ -225,6 +225,9 @@ fn all_kinds_of_starts_and_items_are_told_of() {
     }
     resp.call("LINK.SET chunk 0 h 1 none 2 text");
     resp.call("HSET chunk 3 plain");
+    for entry in ["1 h LINK", "2 plain", "3 text LINK"] {
+        resp.call(&format!("BTREE.SET times {entry}"));
+    }
     let long = "x".repeat(200_000);
     resp.call(&format!("SET long {long}"));
     let mut check = |plan: &str, expected: Vec<Value>| {
@@ -250,6 +253,10 @@ fn all_kinds_of_starts_and_items_are_told_of() {
     let keys = ["h", "none", "text", "plain"].map(|key| row(&[key]));
     check("FROM KEYS 1 chunk FIELDS KEY GETKEY", keys.into());
     check("FROM KEYS 4 h text l none FIELDS GETKEY", vec![]);
+    check("FROM KEYS 2 times text RANGE - + GETALL", vec![h(), row(&["hello"])]);
+    let rows = [row(&["3", "text"]), row(&["2", "plain"])];
+    check("FROM KEYS 1 times RANGE (1 3 REV COUNT 2 WITHKEYS KEY GETKEY", rows.into());
+    check("FROM KEYS 1 none RANGE - + GETKEY", vec![]);
 }
 
 #[test]
@@ -310,6 +317,7 @@ fn places_of_trees_and_of_geo_keys_are_starts() {
 fn bad_plans_are_refused_with_what_would_be_right() {
     let server = ServerProcess::start(&["--shards=1"]);
     let mut resp = server.resp();
+    resp.call("BTREE.CREATE numbers INTEGERS");
     for (plan, why) in [
         ("FROM", "wrong number of arguments"),
         ("EXPLAIN FROM", "expected KEYS, LIST, WINDOW or NEAREST"),
@@ -317,6 +325,9 @@ fn bad_plans_are_refused_with_what_would_be_right() {
         ("FROM KEYS 0", "a plan starts from 1 to 1024 keys"),
         ("FROM KEYS 1 a WALK next 65", "WALK goes 1 to 64 levels deep"),
         ("FROM KEYS 1 a TAKE 0", "TAKE"),
+        ("FROM KEYS 1 a RANGE +", "expected a smallest key"),
+        ("FROM KEYS 1 a RANGE - + COUNT 0", "RANGE takes at least 1 entry"),
+        ("FROM KEYS 1 numbers RANGE seven +", "not an integer"),
         ("FROM KEYS 1 a LIMIT VISITS 99999999999", "VISITS is at most"),
         ("FROM NEAREST t x 1 2", "a finite number"),
         ("FROM WINDOW t 1 1 0 0", "a window has finite corners"),

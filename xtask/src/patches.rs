@@ -6,6 +6,7 @@
 //! ```text
 //! Breaks: what the patch makes wrong
 //! Run: worlds 0..600                            seeds of remora-sim, or
+//! Run: worlds 0..600 --ordered                  those with a further kind of data, or
 //! Run: test remora-engine engine durable::nil    package, binary (or lib), name, or
 //! Run: race remora-arena arena publication::     the same, by scripts/sanitize.sh
 //! Expect: what the failing run prints
@@ -25,10 +26,13 @@ use std::process::Command;
 /// Where the patches lie.
 const PATCHES: &str = "xtask/planted/";
 
+/// Flags of worlds with kinds of data that no seed chooses by itself.
+const KINDS: [&str; 3] = ["--lists", "--links", "--ordered"];
+
 /// What looks for a mistake.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Run {
-    /// Worlds with these seeds, until a promise is broken.
+    /// Worlds with these seeds, and the flag of a kind of data, until a promise is broken.
     Worlds(String),
     /// A test.
     Test(Test),
@@ -66,6 +70,9 @@ impl Run {
         };
         match text.split_whitespace().collect::<Vec<_>>()[..] {
             ["worlds", seeds] => Some(Self::Worlds(seeds.to_owned())),
+            ["worlds", seeds, kind] if KINDS.contains(&kind) => {
+                Some(Self::Worlds(format!("{seeds} {kind}")))
+            }
             ["test", package, binary, name] => Some(Self::Test(test(package, binary, name))),
             ["race", package, binary, name] => Some(Self::Race(test(package, binary, name))),
             _ => None,
@@ -96,7 +103,9 @@ impl Patch {
                 "Breaks" => breaks = !value.is_empty(),
                 "Run" => {
                     let run = Run::parse(value).with_context(|| {
-                        format!("{path}: `Run:` is `worlds A..B` or `test PACKAGE BINARY NAME`")
+                        format!(
+                            "{path}: `Run:` is `worlds A..B [--KIND]` or `test PACKAGE BINARY NAME`"
+                        )
                     })?;
                     runs.push((run, String::new()));
                 }
@@ -217,7 +226,13 @@ mod tests {
             let without = HEAD.replace(label, "Other:");
             assert!(Patch::parse(AT, &without).is_err(), "{label}");
         }
-        for wrong in [HEAD.replace("0..9", ""), format!("{HEAD}Run: worlds 1..2\n")] {
+        let of_kind = Patch::parse(AT, &HEAD.replace("0..9", "0..9 --ordered")).unwrap();
+        assert_eq!(of_kind.runs[0].0.to_string(), "worlds 0..9 --ordered");
+        for wrong in [
+            HEAD.replace("0..9", ""),
+            HEAD.replace("0..9", "0..9 --x"),
+            format!("{HEAD}Run: worlds 1..2\n"),
+        ] {
             assert!(Patch::parse(AT, &wrong).is_err(), "{wrong}");
         }
     }

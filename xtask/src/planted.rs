@@ -125,7 +125,7 @@ fn look_for(run: &Run, expect: &str, copy: &Path, builds: &Path) -> Result<Optio
     match run {
         Run::Worlds(seeds) => {
             command.args(["run", "--locked", "--quiet", "--package", "remora-sim", "--"]);
-            command.args(["--until-broken", "--seeds", seeds]);
+            command.args(["--until-broken", "--seeds"]).args(seeds.split(' '));
         }
         Run::Test(test) => {
             command.args(["test", "--locked", "--quiet", "--package", &test.package]);

@@ -27,4 +27,5 @@ pub use store::{
     ShardStats, table_end,
 };
 pub use types::object::{LongRead, Turn};
+pub use types::sought::{Area, Met, Seek, Sought};
 pub use types::string::{LargeSet, Upload};

@@ -41,6 +41,7 @@ use crate::keys;
 use crate::store::{DependsOn, FindElsewhere, Now, ShardOptions, ShardStats, Store, audit};
 use crate::types::object::{Listing, LongRead, On, Turn, Types};
 use crate::types::registry;
+use crate::types::sought::{Seek, Sought};
 use crate::types::string::{self, Set};
 use followed::Followed;
 use progress::AppliedLogs;
@@ -48,6 +49,7 @@ use remora_arena::{Journal, NoJournal, Owner};
 use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_log::{Cursor, Hold, Log, Lost};
 use remora_protocol::applied::AppliedEntry;
 use remora_protocol::message::Status;
@@ -513,6 +515,11 @@ impl<J: Journal> Shard<J> {
             Ok(LongRead { hash, lists_ordered: Some(is_ordered), ..read })
         });
         begun.map_err(|status| waiting(Reply::status(status), depends_on))
+    }
+
+    /// How a plan finds something in objects of this kind; none if it cannot.
+    pub fn seek(&self, kind: Kind, sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
+        self.types.get(kind)?.seek(sought)
     }
 
     /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns. The returned long read

@@ -18,6 +18,9 @@
 //!             10                                             GETLEVEL
 //!             11 | word                                      SUFFIX
 //!             12, 76                                         FIELDS, with KEY
+//!             13 + 64 if KEY + 128 if REV | range            RANGE
+//! range       bounds 1 | word of the lower one, if any | word of the upper one, if any | entries 8
+//! bounds      lower + 4 * upper + 16 if WITHKEYS; of each 0 none, 1 inclusive, 2 exclusive
 //! condition   test 1 | word | word to compare with, if the test has one
 //! test        0 EXISTS, 1 MISSING, 2 =, 3 !=, 4 <, 5 <=, 6 >, 7 >=
 //! word        length 4 | bytes
@@ -36,8 +39,11 @@
 //! ```
 
 use crate::limits::{MAX_CONDITIONS, MAX_GET_FIELDS, MAX_START_KEYS, MAX_STEPS};
-use crate::plan::{Bytes, Comparison, Condition, Limits, Objects, Plan, Start, Step, Test};
+use crate::plan::{
+    Bytes, Comparison, Condition, KeyRange, Limits, Objects, Plan, Range, Start, Step, Test,
+};
 use remora_layout::rect::Rect;
+use std::ops::Bound;
 
 const KEYS: u8 = 0;
 const LIST: u8 = 1;
@@ -59,10 +65,21 @@ const TAKE: u8 = 9;
 const GET_LEVEL: u8 = 10;
 const SUFFIX: u8 = 11;
 const FIELDS: u8 = 12;
-/// Added to [`FOLLOW`], [`EACH`], [`FIELDS`] and [`WALK`].
+const RANGE: u8 = 13;
+/// Added to [`FOLLOW`], [`EACH`], [`FIELDS`], [`WALK`] and [`RANGE`].
 const BY_KEY: u8 = 64;
 /// Added to [`WALK`].
 const EACH_ONCE: u8 = 128;
+/// Added to [`RANGE`].
+const REVERSE: u8 = 128;
+
+/// Of a bound, and of the upper one times [`UPPER`].
+const NO_BOUND: u8 = 0;
+const INCLUSIVE: u8 = 1;
+const EXCLUSIVE: u8 = 2;
+const UPPER: u8 = 4;
+/// Added to the bounds.
+const WITH_KEYS: u8 = 16;
 
 const EXISTS: u8 = 0;
 const MISSING: u8 = 1;
@@ -190,6 +207,11 @@ impl Out {
                 self.text(via);
                 self.word32(*depth);
             }
+            Step::Range(range) => {
+                let reverse = if range.keys.is_reverse { REVERSE } else { 0 };
+                self.byte(RANGE + by_key(&range.by_key) + reverse);
+                self.range(range);
+            }
             Step::Where(condition) => {
                 self.byte(WHERE);
                 self.condition(condition);
@@ -216,6 +238,20 @@ impl Out {
                 self.text(suffix);
             }
         }
+    }
+}
+
+impl Out {
+    fn range(&mut self, range: &Range) {
+        let bounds = [&range.keys.from, &range.keys.to].map(|bound| match bound {
+            Bound::Unbounded => (NO_BOUND, None),
+            Bound::Included(key) => (INCLUSIVE, Some(key)),
+            Bound::Excluded(key) => (EXCLUSIVE, Some(key)),
+        });
+        let [(lower, _), (upper, _)] = bounds;
+        self.byte(lower + UPPER * upper + if range.with_keys { WITH_KEYS } else { 0 });
+        bounds.iter().filter_map(|(_, key)| *key).for_each(|key| self.text(key));
+        self.word64(range.count);
     }
 }
 
@@ -320,7 +356,26 @@ impl Input<'_> {
             (WALK, ..) => {
                 Some(Step::Walk { via: self.text()?, depth: self.word32()?, once, by_key })
             }
+            (RANGE, _, is_reverse) => Some(Step::Range(self.range(is_reverse, by_key)?)),
             (plain, false, false) => self.plain_step(plain),
+            _ => None,
+        }
+    }
+
+    fn range(&mut self, is_reverse: bool, by_key: bool) -> Option<Range> {
+        let bounds = self.byte()?;
+        let with_keys = bounds & WITH_KEYS != 0;
+        let (lower, upper) = (bounds % UPPER, (bounds & !WITH_KEYS) / UPPER);
+        let (from, to) = (self.bound(lower)?, self.bound(upper)?);
+        let keys = KeyRange { from, to, is_reverse };
+        Some(Range { keys, count: self.word64()?, with_keys, by_key })
+    }
+
+    fn bound(&mut self, kind: u8) -> Option<Bound<Bytes>> {
+        match kind {
+            NO_BOUND => Some(Bound::Unbounded),
+            INCLUSIVE => Some(Bound::Included(self.text()?)),
+            EXCLUSIVE => Some(Bound::Excluded(self.text()?)),
             _ => None,
         }
     }

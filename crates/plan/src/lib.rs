@@ -1,7 +1,8 @@
 //! Plans: one question over many keys, as data, and the state machine that runs it.
 //!
 //! A [`Plan`] starts from keys, a list, or a search in a tree of places, and takes each row through its
-//! steps: follow a link, take each element of a list, walk breadth first, test, get fields. It has a
+//! steps: follow a link, take each element of a list or each entry of a range of an ordered tree, walk
+//! breadth first, test, get fields. It has a
 //! text ([`text`]), a byte form ([`bytes`]), and bounds ([`limits`]).
 //!
 //! A [`Run`] is a pure state machine: it does no I/O, keeps no time and draws no random numbers. It
@@ -70,6 +71,9 @@ mod want;
 
 pub use outcome::{Column, Explain, Limit, Outcome, Skipped};
 pub use outcome_bytes::{OutcomeReader, OutcomeWriter};
-pub use plan::{BadPlan, Bytes, Comparison, Condition, Limits, Objects, Plan, Start, Step, Test};
+pub use plan::{
+    BadPlan, Bytes, Comparison, Condition, KeyRange, Limits, Objects, Plan, Range, Start, Step,
+    Test,
+};
 pub use run::Run;
 pub use want::{Area, Fields, Given, LinkAt, LinkPlace, Object, Place, Value, Want};

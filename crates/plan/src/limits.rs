@@ -1,7 +1,7 @@
 //! Bounds of plans and of their runs: without them one small question could ask for endless work or
 //! memory.
 
-use remora_layout::limits::MAX_KEY_BYTES;
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_ORDERED_KEY_BYTES};
 
 /// Steps of a plan. A row passes each of them, and each holds up to [`ROWS_AHEAD`] rows.
 pub const MAX_STEPS: usize = 32;
@@ -19,6 +19,8 @@ pub const MAX_WORD_BYTES: usize = 4 << 10;
 pub const MAX_PREFIX_BYTES: usize = 1 << 10;
 /// Bytes of a key, as everywhere.
 pub const MAX_PLAN_KEY_BYTES: usize = MAX_KEY_BYTES;
+/// Bytes of a bound of a range: as long as keys of ordered trees are.
+pub const MAX_BOUND_BYTES: usize = MAX_ORDERED_KEY_BYTES;
 /// Levels of a walk. In the graphs of people and pages 64 levels reach everything; a longer chain is
 /// walked by several plans.
 pub const MAX_DEPTH: u32 = 64;
@@ -61,6 +63,8 @@ pub const BATCH_WANTS: usize = 64;
 pub const BATCH_VISITS: usize = 4096;
 /// Elements of one want for a list: a chunk of the paper's lists (Key-Value-Links 6.2, K5).
 pub const LIST_ELEMENTS: u32 = 100;
+/// Entries of one want for a range of an ordered tree: some leaves.
+pub const RANGE_ENTRIES: u32 = 100;
 /// Objects of one want for objects, at most.
 pub const OBJECTS_AT_ONCE: u32 = 256;
 /// Least rows or objects that a run wants at once where a step needs few: some of them may be dropped.
@@ -73,6 +77,7 @@ pub const VISITS_AHEAD: u64 = 4 * BATCH_VISITS as u64;
 pub const BYTES_AHEAD: usize = 4 << 20;
 
 const _: () = assert!(LIST_ELEMENTS as usize <= BATCH_VISITS);
+const _: () = assert!(RANGE_ENTRIES as usize <= BATCH_VISITS);
 const _: () = assert!(OBJECTS_AT_ONCE as usize <= BATCH_VISITS);
 const _: () = assert!(BATCH_WANTS <= ROWS_AHEAD);
 const _: () = assert!(MAX_PREFIX_BYTES + 512 <= MAX_PLAN_KEY_BYTES);

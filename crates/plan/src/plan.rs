@@ -2,6 +2,7 @@
 
 use crate::limits::*;
 use remora_layout::rect::Rect;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Bytes that several owners share: keys, names, values.
@@ -82,6 +83,9 @@ pub enum Step {
         /// Values that are no links name keys too.
         by_key: bool,
     },
+    /// The item is an ordered tree: continues with a row for each entry of a range whose value is a link,
+    /// in the order of the keys, or against it.
+    Range(Range),
     /// Continues with all items within `depth` levels, breadth first and without the item itself. The
     /// next level of an item are the elements of the list that its field leads to: Follow, then Each.
     Walk {
@@ -129,6 +133,30 @@ impl Step {
         let fields = fields.split(|byte| *byte == b'.');
         fields.map(move |field| Self::Follow { field: field.into(), by_key })
     }
+}
+
+/// The entries of an ordered tree that a RANGE takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Their keys.
+    pub keys: KeyRange,
+    /// So many of them at most, at least one.
+    pub count: u64,
+    /// Appends the entry's key as a column.
+    pub with_keys: bool,
+    /// Values that are no links name keys too.
+    pub by_key: bool,
+}
+
+/// A part of the keys of an ordered tree, as users write them: of integers in decimal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyRange {
+    /// The smallest key.
+    pub from: Bound<Bytes>,
+    /// The greatest key.
+    pub to: Bound<Bytes>,
+    /// From the greatest key on.
+    pub is_reverse: bool,
 }
 
 /// A test of one field.
@@ -184,7 +212,7 @@ impl Comparison {
 /// What ends a run before its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Visits: each item that is fetched, each list, each element of a list, each object.
+    /// Visits: each item that is fetched, each list or ordered tree, each element or entry of one, each object.
     pub visits: u64,
     /// Rows of the result.
     pub rows: u64,
@@ -251,6 +279,12 @@ pub enum BadPlan {
     /// None, or more than [`MAX_DEPTH`].
     #[error("WALK goes 1 to {MAX_DEPTH} levels deep")]
     Depth,
+    /// A RANGE of none.
+    #[error("RANGE takes at least 1 entry")]
+    Entries,
+    /// A bound is longer than [`MAX_BOUND_BYTES`].
+    #[error("a bound of RANGE has at most {MAX_BOUND_BYTES} bytes")]
+    LongBound,
     /// TAKE of none.
     #[error("TAKE takes at least 1 row")]
     Take,
@@ -350,6 +384,7 @@ impl Step {
                 demand((1..=MAX_DEPTH).contains(depth), BadPlan::Depth)?;
                 check_word(via)
             }
+            Self::Range(range) => range.check(),
             Self::Where(condition) => condition.check(),
             Self::Get(fields) => {
                 demand((1..=MAX_GET_FIELDS).contains(&fields.len()), BadPlan::Fields)?;
@@ -365,6 +400,17 @@ impl Step {
             | Self::Once
             | Self::Skip(_) => Ok(()),
         }
+    }
+}
+
+impl Range {
+    fn check(&self) -> Result<(), BadPlan> {
+        demand(self.count > 0, BadPlan::Entries)?;
+        let fits = |bound: &Bound<Bytes>| match bound {
+            Bound::Unbounded => true,
+            Bound::Included(key) | Bound::Excluded(key) => key.len() <= MAX_BOUND_BYTES,
+        };
+        demand(fits(&self.keys.from) && fits(&self.keys.to), BadPlan::LongBound)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run wants, and what it is given.
 
-use crate::plan::Bytes;
+use crate::plan::{Bytes, KeyRange};
 use remora_layout::rect::Rect;
 use std::sync::Arc;
 
@@ -24,6 +24,15 @@ pub enum Want {
         /// So many elements, or all behind the first one if there are fewer.
         count: u32,
     },
+    /// Entries of an ordered tree: [`Given::Entries`].
+    Entries {
+        /// The tree.
+        place: Place,
+        /// Which of them.
+        range: KeyRange,
+        /// So many, or all if there are fewer.
+        count: u32,
+    },
     /// Objects of a tree of places: [`Given::Objects`].
     Objects {
         /// The tree's key.
@@ -44,7 +53,9 @@ impl Want {
     /// from it.
     pub fn key(&self) -> &Bytes {
         match self {
-            Self::Item { place, .. } | Self::List { place, .. } => &place.key,
+            Self::Item { place, .. } | Self::List { place, .. } | Self::Entries { place, .. } => {
+                &place.key
+            }
             Self::Objects { tree, .. } => tree,
         }
     }
@@ -111,6 +122,13 @@ pub enum Given {
         /// The number of the list's elements.
         total: u64,
     },
+    /// The wanted entries of an ordered tree.
+    Entries {
+        /// Keys and values, in the order of the want.
+        entries: Vec<(Bytes, Value)>,
+        /// As many as were wanted: there may be more behind the last one.
+        goes_on: bool,
+    },
     /// Objects of a tree.
     Objects {
         /// If there are none, the search is over.
@@ -127,7 +145,7 @@ pub enum Given {
     OtherType,
 }
 
-/// A field's value, or a list's element.
+/// A field's value, a list's element, or the value of a tree's entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
     /// Bytes.

@@ -2,10 +2,11 @@
 
 use crate::world::{Thing, World};
 use remora_plan::{
-    Area, Bytes, Fields, Given, LinkAt, Object, Outcome, Place, Plan, Run, Value, Want,
+    Area, Bytes, Fields, Given, KeyRange, LinkAt, Object, Outcome, Place, Plan, Run, Value, Want,
 };
 use remora_testing::Random;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Runs a plan.
 pub fn run(world: &World, plan: &Plan, random: &mut Random) -> Outcome {
@@ -44,6 +45,17 @@ pub fn answer(world: &World, want: &Want, random: &mut Random) -> Given {
             check_link(world, place);
             list(world, place, *from, *count)
         }
+        Want::Entries { place, range, count } => {
+            check_link(world, place);
+            let entries = match world.things.get(&place.key) {
+                None => return Given::Gone,
+                Some(Thing::Ordered(entries)) => of_range(entries, range),
+                Some(_) => return Given::OtherType,
+            };
+            let some: Vec<_> = entries.into_iter().take(*count as usize).collect();
+            let goes_on = some.len() == *count as usize;
+            Given::Entries { entries: some, goes_on }
+        }
         Want::Objects { tree, area, fields, count, next } => {
             let found = objects(world, tree, area);
             let Some(found) = found else { return Given::Gone };
@@ -69,7 +81,7 @@ fn check_link(world: &World, place: &Place) {
 fn item(world: &World, place: &Place, wanted: &Fields, random: &mut Random) -> Given {
     let fields = match world.things.get(&place.key) {
         None => return Given::Gone,
-        Some(Thing::List(_)) => return Given::OtherType,
+        Some(Thing::List(_) | Thing::Ordered(_)) => return Given::OtherType,
         Some(Thing::Text(text)) => return Given::Text(text.clone()),
         Some(Thing::Hash(fields)) => fields.iter(),
     };
@@ -93,6 +105,27 @@ fn list(world: &World, place: &Place, from: i64, count: u32) -> Given {
     let from = if from < 0 { (total + from).max(0) } else { from };
     let wanted = elements.iter().skip(from as usize).take(count as usize);
     Given::List { elements: wanted.cloned().collect(), total: total as u64 }
+}
+
+/// The entries of a range, in the order that it says.
+pub fn of_range(entries: &BTreeMap<Bytes, Value>, range: &KeyRange) -> Vec<(Bytes, Value)> {
+    let is_from = |key: &Bytes| match &range.from {
+        Bound::Unbounded => true,
+        Bound::Included(from) => key >= from,
+        Bound::Excluded(from) => key > from,
+    };
+    let is_to = |key: &Bytes| match &range.to {
+        Bound::Unbounded => true,
+        Bound::Included(to) => key <= to,
+        Bound::Excluded(to) => key < to,
+    };
+    let is_in = |key: &Bytes| is_from(key) && is_to(key);
+    let found = entries.iter().filter(|(key, _)| is_in(key));
+    let mut found: Vec<_> = found.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if range.is_reverse {
+        found.reverse();
+    }
+    found
 }
 
 /// The objects of an area, in the order of the area.

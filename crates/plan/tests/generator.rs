@@ -1,9 +1,12 @@
 //! Random plans.
 
-use crate::world::{FIELDS, KEYS, bytes};
+use crate::world::{FIELDS, KEYS, bytes, entry_key};
 use remora_layout::rect::Rect;
-use remora_plan::{Bytes, Comparison, Condition, Limits, Objects, Plan, Start, Step, Test};
+use remora_plan::{
+    Bytes, Comparison, Condition, KeyRange, Limits, Objects, Plan, Range, Start, Step, Test,
+};
 use remora_testing::Random;
+use std::ops::Bound;
 
 /// Where names and values come from.
 #[derive(Clone, Copy)]
@@ -61,7 +64,10 @@ impl Names {
             let count = random.below(7usize);
             let start = self.start(random);
             let mut is_list = false;
-            let steps = (0..count).map(|_| self.step(random, &mut is_list)).collect();
+            let mut steps: Vec<_> = (0..count).map(|_| self.step(random, &mut is_list)).collect();
+            if start.first_key().is_some_and(|key| key.starts_with(b"o")) {
+                steps.insert(0, Step::Range(self.range(random)));
+            }
             if let Ok(plan) = Plan::new(start, steps, self.limits(random)) {
                 break plan;
             }
@@ -78,6 +84,10 @@ impl Names {
                 let stop = if random.one_in(3) { -1 } else { stop };
                 let key = self.pick(random, &["l0", "l1", "l2", "l3", "l4", "h0"]);
                 Start::List { key, start, stop, by_key: random.one_in(2) }
+            }
+            3 if random.one_in(3) => {
+                let (known, many) = (["o0", "o1", "o0", "h0"], random.within(1..4u32));
+                Start::Keys((0..many).map(|_| self.pick(random, &known)).collect())
             }
             1 => {
                 let mut corners = [(); 4].map(|()| self.coordinate(random));
@@ -134,6 +144,9 @@ impl Names {
             *is_list = random.one_in(9);
             return Step::Each { by_key };
         }
+        if random.one_in(40) {
+            return Step::Range(self.range(random));
+        }
         match random.below(16u8) {
             0 | 1 => Step::Follow { field: self.pick(random, &FIELDS[..2]), by_key },
             2 | 3 => {
@@ -161,6 +174,22 @@ impl Names {
             14 => Step::Skip(self.number(random, 4)),
             _ => Step::Take(self.number(random, 9)),
         }
+    }
+
+    fn range(self, random: &mut Random) -> Range {
+        let mut bound = || match (random.below(3u8), self) {
+            (0, _) => Bound::Unbounded,
+            (kind, Self::Wild) => {
+                let key = random.pick(&["", "(", "[", "-", "+", "(a", "KEY"]);
+                if kind == 1 { Bound::Included(bytes(key)) } else { Bound::Excluded(bytes(key)) }
+            }
+            (1, Self::World) => Bound::Included(entry_key(random)),
+            (_, Self::World) => Bound::Excluded(entry_key(random)),
+        };
+        let (from, to) = (bound(), bound());
+        let count = if random.one_in(2) { u64::MAX } else { self.number(random, 130).max(1) };
+        let keys = KeyRange { from, to, is_reverse: random.one_in(2) };
+        Range { keys, count, with_keys: random.one_in(3), by_key: random.one_in(2) }
     }
 
     fn limits(self, random: &mut Random) -> Limits {

@@ -2,13 +2,15 @@
 
 use crate::driver::{answer, batch, run};
 use crate::runs::plan;
-use crate::world::{Spot, World, bytes, link, plain};
+use crate::world::{Spot, Thing, World, bytes, link, plain};
 use remora_plan::limits::*;
 use remora_plan::{
-    BadPlan, Column, Given, Limit, Limits, Object, Outcome, Plan, Run, Start, Step, Want,
+    BadPlan, Column, Given, KeyRange, Limit, Limits, Object, Outcome, Plan, Range, Run, Start,
+    Step, Want,
 };
 use remora_testing::Random;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 fn outcome(world: &World, words: &str) -> Outcome {
     run(world, &plan(words), &mut Random::new(1))
@@ -20,6 +22,19 @@ fn at_edge(world: &World, words: &str, what: &str, enough: u64) -> [(usize, Opti
         let outcome = outcome(world, &format!("{words} LIMIT {what} {most}"));
         (outcome.rows.len(), outcome.limit)
     })
+}
+
+#[test]
+fn visits_count_a_tree_and_its_entries() {
+    let entry = |number: u32| (bytes(&format!("{number:03}")), link(&format!("h{number}")));
+    let world = crowd().with("o", Thing::Ordered((0..250).map(entry).collect()));
+    let words = "FROM KEYS 1 o RANGE - + GET name";
+    // One tree, 250 entries, 250 items.
+    let expected = [(250, None), (249, Some(Limit::Visits))];
+    assert_eq!(at_edge(&world, words, "VISITS", 501), expected);
+    // Only as many entries as are wanted are looked at.
+    let words = "FROM KEYS 1 o RANGE (004 + REV COUNT 120 GET name";
+    assert_eq!(at_edge(&world, words, "VISITS", 241)[0], (120, None));
 }
 
 /// A list of 250 hashes with a name of two bytes.
@@ -261,6 +276,11 @@ fn a_plan_beyond_a_bound_is_none() {
     let walk = |depth| Step::Walk { via: bytes("f"), depth, once: true, by_key: false };
     let get = |count: usize| Step::Get(vec![bytes("f"); count]);
     let suffix = |length: usize| Step::Suffix(vec![0; length].into());
+    let range = |length: usize, count: u64| {
+        let to = Bound::Excluded(vec![0; length].into());
+        let keys = KeyRange { from: Bound::Unbounded, to, is_reverse: false };
+        Step::Range(Range { keys, count, with_keys: false, by_key: false })
+    };
     let follow = |length: usize| Step::Follow { field: vec![0; length].into(), by_key: false };
     let cases = [
         (keys(MAX_START_KEYS), vec![Step::GetKey; MAX_STEPS], None),
@@ -281,6 +301,9 @@ fn a_plan_beyond_a_bound_is_none() {
         (keys(1), vec![follow(MAX_WORD_BYTES + 1)], Some(BadPlan::LongWord)),
         (keys(1), vec![suffix(MAX_PREFIX_BYTES)], None),
         (keys(1), vec![suffix(MAX_PREFIX_BYTES + 1)], Some(BadPlan::LongSuffix)),
+        (keys(1), vec![range(MAX_BOUND_BYTES, 1)], None),
+        (keys(1), vec![range(MAX_BOUND_BYTES + 1, 1)], Some(BadPlan::LongBound)),
+        (keys(1), vec![range(0, 0)], Some(BadPlan::Entries)),
         (keys(1), vec![Step::Take(0)], Some(BadPlan::Take)),
         (Start::Keys(vec![vec![0; MAX_PLAN_KEY_BYTES].into()]), vec![], None),
         (Start::Keys(vec![vec![0; MAX_PLAN_KEY_BYTES + 1].into()]), vec![], Some(BadPlan::LongKey)),

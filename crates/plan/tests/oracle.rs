@@ -1,11 +1,11 @@
 //! What a plan means: an interpreter that takes it depth first, one row after the other, over the world
 //! itself.
 
-use crate::driver::objects;
+use crate::driver::{objects, of_range};
 use crate::world::{Thing, World};
 use remora_plan::{
-    Area, Bytes, Column, Condition, Explain, Limit, Limits, Objects, Outcome, Plan, Start, Step,
-    Value,
+    Area, Bytes, Column, Condition, Explain, Limit, Limits, Objects, Outcome, Plan, Range, Start,
+    Step, Value,
 };
 use std::collections::BTreeSet;
 
@@ -118,6 +118,21 @@ impl Oracle<'_> {
         Ok(None)
     }
 
+    /// Entries of an ordered tree.
+    fn entries(&mut self, key: &Bytes, range: &Range) -> Flow<Option<Vec<(Bytes, Value)>>> {
+        self.visit(|explain| &mut explain.lists)?;
+        match self.world.things.get(key) {
+            Some(Thing::Ordered(entries)) => {
+                let mut found = of_range(entries, &range.keys);
+                found.truncate(usize::try_from(range.count).unwrap_or(usize::MAX));
+                return Ok(Some(found));
+            }
+            Some(_) => self.explain.skipped.other_type += 1,
+            None => self.explain.skipped.gone += 1,
+        }
+        Ok(None)
+    }
+
     /// An item that is no list.
     fn content(&mut self, at: &At) -> Flow<Option<Thing>> {
         if !at.visited {
@@ -125,7 +140,7 @@ impl Oracle<'_> {
         }
         match self.world.things.get(&at.key) {
             None => self.explain.skipped.gone += 1,
-            Some(Thing::List(_)) => self.explain.skipped.other_type += 1,
+            Some(Thing::List(_) | Thing::Ordered(_)) => self.explain.skipped.other_type += 1,
             Some(thing) => return Ok(Some(thing.clone())),
         }
         Ok(None)
@@ -211,6 +226,16 @@ impl Oracle<'_> {
                     })
                 })
             }
+            Step::Range(range) => {
+                let entries = self.entries(&at.key, range)?.unwrap_or_default();
+                entries.iter().try_for_each(|(key, value)| {
+                    self.element(value, range.by_key, |oracle, target| {
+                        let name = range.with_keys.then(|| Column::Text(key.clone()));
+                        let columns: Vec<_> = columns.iter().cloned().chain(name).collect();
+                        oracle.key(number + 1, &columns, (&target, at.level))
+                    })
+                })
+            }
             Step::Walk { via, depth, once, by_key } => {
                 self.walk(number, columns, at, (via, *depth, *once, *by_key))
             }
@@ -267,7 +292,7 @@ impl Oracle<'_> {
                         .collect(),
                 ),
                 Thing::Text(text) => Column::Text(text.clone()),
-                Thing::List(_) => unreachable!("it is no list"),
+                Thing::List(_) | Thing::Ordered(_) => unreachable!("it is an item"),
             }),
         }
         self.row(number + 1, &columns, at)

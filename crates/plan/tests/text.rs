@@ -3,9 +3,11 @@
 
 use crate::generator::Names;
 use crate::runs::plan;
+use crate::world::bytes;
 use remora_plan::text::{Query, TextError, parse, print};
-use remora_plan::{BadPlan, Plan, Start, Step};
+use remora_plan::{BadPlan, Bytes, KeyRange, Plan, Range, Start, Step};
 use remora_testing::Random;
+use std::ops::Bound;
 
 #[test]
 fn what_is_printed_parses_as_the_same_plan() {
@@ -57,8 +59,8 @@ fn error(words: &str) -> String {
 
 #[test]
 fn errors_say_which_word_is_wrong_and_what_would_be_right() {
-    let step = "a step (FOLLOW, PATH, EACH, FIELDS, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, ONCE, \
-                SKIP, TAKE) or LIMIT";
+    let step = "a step (FOLLOW, PATH, EACH, FIELDS, RANGE, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
+                ONCE, SKIP, TAKE) or LIMIT";
     let after = |word: &str, expected: &str| format!("{word}: expected {expected}");
     let cases = [
         ("", "the plan ends behind word 0", "FROM or EXPLAIN"),
@@ -78,6 +80,13 @@ fn errors_say_which_word_is_wrong_and_what_would_be_right() {
         ("FROM WINDOW t 1 2 3 4 KEY", "the plan ends behind word 8", "a prefix of keys"),
         ("FROM KEYS 1 a FOLLOW", "the plan ends behind word 5", "a field"),
         ("FROM KEYS 1 a PATH a..b", "word 6, 'a..b'", "fields with a dot between two of them"),
+        ("FROM KEYS 1 a RANGE", "the plan ends behind word 5", {
+            "a smallest key (KEY, [KEY, (KEY or -)"
+        }),
+        ("FROM KEYS 1 a RANGE +", "word 6, '+'", "a smallest key (KEY, [KEY, (KEY or -)"),
+        ("FROM KEYS 1 a RANGE a -", "word 7, '-'", "a greatest key (KEY, [KEY, (KEY or +)"),
+        ("FROM KEYS 1 a RANGE - + COUNT x", "word 9, 'x'", "a whole number from 0"),
+        ("FROM KEYS 1 a RANGE - + KEY REV", "word 9, 'REV'", step),
         ("FROM KEYS 1 a WALK f x", "word 7, 'x'", "a whole number from 0"),
         ("FROM KEYS 1 a WHERE f ~ 3", "word 7, '~'", "EXISTS, MISSING, =, !=, <, <=, > or >="),
         ("FROM KEYS 1 a WHERE f =", "the plan ends behind word 7", "a value to compare with"),
@@ -106,6 +115,7 @@ fn bounds_are_named() {
         ("FROM KEYS 1 a WALK f 9999999999", BadPlan::Depth),
         ("FROM NEAREST t 0 0 0", BadPlan::Count),
         ("FROM WINDOW t 2 0 1 1", BadPlan::Window),
+        ("FROM KEYS 1 a RANGE - + COUNT 0", BadPlan::Entries),
         ("FROM KEYS 1 a TAKE 0", BadPlan::Take),
         ("FROM KEYS 1 a LIMIT MS 60001", BadPlan::Time),
     ];
@@ -114,6 +124,33 @@ fn bounds_are_named() {
         assert_eq!(parse(&words), Err(TextError::Bad(bad)), "{words:?}");
     }
     assert_eq!(error("FROM KEYS 1 a WALK f 65"), "WALK goes 1 to 64 levels deep");
+}
+
+#[test]
+fn a_range_has_the_bounds_of_its_words() {
+    let range = |words: &str| match plan(&format!("FROM KEYS 1 a RANGE {words}")).steps() {
+        [Step::Range(range)] => range.clone(),
+        other => panic!("{other:?}"),
+    };
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded, is_reverse: false };
+    let plain = Range { keys: all, count: u64::MAX, with_keys: false, by_key: false };
+    assert_eq!(range("- +"), plain);
+    let keys = KeyRange {
+        from: Bound::Excluded(bytes("a")),
+        to: Bound::Included(bytes("(b")),
+        is_reverse: true,
+    };
+    let expected = Range { keys, count: 7, with_keys: true, by_key: true };
+    assert_eq!(range("(a [(b rev count 7 withkeys key"), expected);
+    let keys = |from: Bound<Bytes>, to| KeyRange { from, to, is_reverse: false };
+    let ends = [("", ""), ("-x", "+x"), ("[-", "[+")];
+    for (from, to) in ends {
+        let key = |word: &str| Bound::Included(bytes(word.trim_start_matches('[')));
+        let words = ["FROM", "KEYS", "1", "a", "RANGE", from, to];
+        let plan = parse(&words).unwrap().plan;
+        let expected = Range { keys: keys(key(from), key(to)), ..plain.clone() };
+        assert_eq!(plan.steps(), [Step::Range(expected)]);
+    }
 }
 
 #[test]

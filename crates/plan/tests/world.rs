@@ -10,6 +10,7 @@ pub enum Thing {
     Hash(BTreeMap<Bytes, Value>),
     List(Vec<Value>),
     Text(Bytes),
+    Ordered(BTreeMap<Bytes, Value>),
 }
 
 /// An object of a tree.
@@ -41,8 +42,9 @@ pub fn link(text: &str) -> Value {
 }
 
 /// Keys of hashes, lists and strings; some of them hold nothing, or something else.
-pub const KEYS: [&str; 14] =
-    ["h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "l0", "l1", "l2", "l3", "l4", "t0"];
+pub const KEYS: [&str; 16] = [
+    "h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "l0", "l1", "l2", "l3", "l4", "t0", "o0", "o1",
+];
 /// Fields that lead to hashes, to lists, and that hold numbers.
 pub const FIELDS: [&str; 6] = ["one", "other", "list", "more", "n", "name"];
 
@@ -68,10 +70,11 @@ impl World {
         let long = random.one_in(8).then(|| Bytes::from(vec![b'x'; 300 << 10]));
         for key in KEYS {
             let kind =
-                if random.one_in(12) { random.pick(&["h", "l", "t", "-"]) } else { &key[..1] };
+                if random.one_in(12) { random.pick(&["h", "l", "t", "o", "-"]) } else { &key[..1] };
             let thing = match kind {
                 "h" => Thing::Hash(hash(random, long.as_ref())),
                 "l" => Thing::List(list(random)),
+                "o" => Thing::Ordered(ordered(random)),
                 "t" => Thing::Text(random.value(6).into()),
                 _ => continue,
             };
@@ -122,6 +125,16 @@ fn list(random: &mut Random) -> Vec<Value> {
         _ => random.below(6usize),
     };
     (0..length).map(|_| target(random, "h")).collect()
+}
+
+fn ordered(random: &mut Random) -> BTreeMap<Bytes, Value> {
+    let most = random.pick(&[0u32, 5, 30, 250]);
+    (0..most).map(|_| (entry_key(random), target(random, "h l t"))).collect()
+}
+
+/// A key of an ordered tree, or one between two.
+pub fn entry_key(random: &mut Random) -> Bytes {
+    bytes(&format!("{:02x}", random.below(256u32)))
 }
 
 fn spot(number: u64, random: &mut Random) -> Spot {

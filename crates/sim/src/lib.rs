@@ -24,6 +24,7 @@ pub mod history;
 pub mod key_links;
 pub mod lists;
 pub mod node;
+pub mod ordered;
 pub mod places;
 pub mod probes;
 pub mod replicas;

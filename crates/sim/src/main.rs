@@ -5,7 +5,7 @@
 use clap::Parser;
 use remora_sim::compare;
 use remora_sim::faults::Fault;
-use remora_sim::probes::{Probe, Probes};
+use remora_sim::probes::{Kinds, Probe, Probes};
 use remora_sim::replicas::ReplicaCounts;
 use remora_sim::run::Outcome;
 use remora_sim::shrink::{Less, shrink};
@@ -72,6 +72,9 @@ struct Args {
     /// Worlds with links.
     #[arg(long)]
     links: bool,
+    /// Worlds with ordered trees.
+    #[arg(long)]
+    ordered: bool,
     /// A rare path that no world reached is a failure.
     #[arg(long)]
     all_probes: bool,
@@ -150,7 +153,8 @@ fn main() -> ExitCode {
             eprintln!("seed {seed} took {} s", seed_began.elapsed().as_secs());
         }
     }
-    let missed = totals.probes.missed(args.lists, args.links);
+    let kinds = Kinds { lists: args.lists, links: args.links, ordered: args.ordered };
+    let missed = totals.probes.missed(kinds);
     if args.seeds.is_some() && !missed.is_empty() {
         println!("never reached: {missed:?}");
     }
@@ -158,7 +162,7 @@ fn main() -> ExitCode {
         let Totals { undecided, keys, .. } = totals;
         println!("not judged, as their calls overlap in too many ways: {undecided} of {keys} keys");
     }
-    let all = Probe::expected(args.lists, args.links).count();
+    let all = Probe::expected(kinds).count();
     let hit = all - missed.len();
     if args.seeds.is_some() {
         let kinds = totals.faults.iter().map(|(fault, times)| format!(" {}={times}", fault.name()));
@@ -188,6 +192,7 @@ fn run(args: &Args, seed: u64) -> Outcome {
         replicas: args.replicas,
         lists: args.lists,
         links: args.links,
+        ordered: args.ordered,
     };
     let with_faults = !args.no_faults;
     let outcome = World::run(less.of(seed, with_faults), args.trace);

@@ -1,7 +1,7 @@
 //! Proof that the rare paths ran: each is a count that production code keeps
 //! anyway, or something that a world's client met.
 
-use remora_client_core::{Counts, Error, HashEvents, TreeEvents};
+use remora_client_core::{Counts, Error, HashEvents, OrderedEvents, TreeEvents};
 use remora_engine::ShardStats;
 use remora_protocol::message::Status;
 use std::collections::BTreeMap;
@@ -147,6 +147,29 @@ pub enum Probe {
     KeyLinkGone,
     /// The owner of a link mended its hint.
     KeyLinkMended,
+    /// A key of an ordered tree was looked up by READs.
+    OrderedRead,
+    /// A range of one was read by READs.
+    OrderedRangeRead,
+    /// A walk over one began again, as nodes had gone.
+    OrderedBeganAgain,
+    /// One did, as a node that was kept had changed.
+    OrderedStaleKept,
+    /// An ordered tree was no longer where it was known.
+    OrderedGone,
+    /// One may have expired when it was read.
+    OrderedExpired,
+}
+
+/// The kinds of data that worlds may have beside those of each seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
+    /// Lists and sets.
+    pub lists: bool,
+    /// Links.
+    pub links: bool,
+    /// Ordered trees.
+    pub ordered: bool,
 }
 
 impl Probe {
@@ -170,16 +193,27 @@ impl Probe {
         Self::KeyLinkMended,
     ];
 
-    /// Those that worlds reach: of lists and of links only if they have some.
-    pub fn expected(has_lists: bool, has_links: bool) -> impl Iterator<Item = Self> {
+    /// Those of worlds with ordered trees.
+    pub const OF_ORDERED: [Self; 6] = [
+        Self::OrderedRead,
+        Self::OrderedRangeRead,
+        Self::OrderedBeganAgain,
+        Self::OrderedStaleKept,
+        Self::OrderedGone,
+        Self::OrderedExpired,
+    ];
+
+    /// Those that worlds reach: of some kinds of data only if they have some.
+    pub fn expected(kinds: Kinds) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |probe| {
-            (has_lists || !Self::OF_LISTS.contains(probe))
-                && (has_links || !Self::OF_LINKS.contains(probe))
+            (kinds.lists || !Self::OF_LISTS.contains(probe))
+                && (kinds.links || !Self::OF_LINKS.contains(probe))
+                && (kinds.ordered || !Self::OF_ORDERED.contains(probe))
         })
     }
 
     /// All of them.
-    pub const ALL: [Self; 69] = [
+    pub const ALL: [Self; 75] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -249,6 +283,12 @@ impl Probe {
         Self::KeyLinkOfFormer,
         Self::KeyLinkGone,
         Self::KeyLinkMended,
+        Self::OrderedRead,
+        Self::OrderedRangeRead,
+        Self::OrderedBeganAgain,
+        Self::OrderedStaleKept,
+        Self::OrderedGone,
+        Self::OrderedExpired,
     ];
 }
 
@@ -290,6 +330,14 @@ impl Probes {
         self.add(Probe::HashGrown, events.grown);
     }
 
+    /// Adds the read counters of an ordered tree's view.
+    pub fn add_ordered(&mut self, events: &OrderedEvents) {
+        self.add(Probe::OrderedBeganAgain, events.began_again);
+        self.add(Probe::OrderedStaleKept, events.stale_kept);
+        self.add(Probe::OrderedGone, events.gone);
+        self.add(Probe::OrderedExpired, events.expired);
+    }
+
     /// Adds a shard's counters; it began with this many buckets.
     pub fn add_shard(&mut self, stats: &ShardStats, began_with_buckets: u64) {
         self.add(Probe::Expired, stats.expired);
@@ -325,9 +373,9 @@ impl Probes {
         self.0.get(&probe).copied().unwrap_or(0)
     }
 
-    /// Those that never were; of lists and of links only if the worlds have some.
-    pub fn missed(&self, has_lists: bool, has_links: bool) -> Vec<Probe> {
-        let all = Probe::expected(has_lists, has_links);
+    /// Those that never were; of some kinds of data only if the worlds have some.
+    pub fn missed(&self, kinds: Kinds) -> Vec<Probe> {
+        let all = Probe::expected(kinds);
         all.filter(|&probe| self.reached(probe) == 0).collect()
     }
 }

@@ -26,6 +26,8 @@ pub struct Less {
     pub lists: bool,
     /// The seed's world with links.
     pub links: bool,
+    /// The seed's world with ordered trees.
+    pub ordered: bool,
 }
 
 impl Less {
@@ -40,6 +42,9 @@ impl Less {
         }
         if self.links {
             swarm = swarm.with_links(seed);
+        }
+        if self.ordered {
+            swarm = swarm.with_ordered(seed);
         }
         if let Some(operations) = self.operations {
             swarm.operations = operations;
@@ -83,6 +88,9 @@ impl fmt::Display for Less {
         }
         if self.links {
             write!(f, " --links")?;
+        }
+        if self.ordered {
+            write!(f, " --ordered")?;
         }
         match self.replicas {
             None => {}

@@ -6,6 +6,7 @@ use crate::hashes::HashSwarm;
 use crate::key_links::{LINK_OPERATIONS, LinkSwarm};
 use crate::lists::{LIST_OPERATIONS, ListSwarm, RING_CLIENTS};
 use crate::node::NodeOptions;
+use crate::ordered::{ORDERED_OPERATIONS, OrderedSwarm};
 use crate::places::PlacesSwarm;
 use crate::replicas::ReplicaSwarm;
 use crate::resp::RespSwarm;
@@ -135,6 +136,8 @@ pub struct Swarm {
     pub lists: Option<ListSwarm>,
     /// Links. No seed chooses them by itself.
     pub links: Option<LinkSwarm>,
+    /// Ordered trees. No seed chooses them by itself.
+    pub ordered: Option<OrderedSwarm>,
     /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
     /// Replicas. No seed chooses them by itself.
@@ -176,7 +179,11 @@ impl Swarm {
 
     /// Most bytes of a register's values.
     pub fn lengths_of(&self, register: Register) -> Lengths {
-        if register.hash.is_some() { self.hashes.lengths } else { self.lengths }
+        match (register.hash, self.ordered) {
+            (None, _) => self.lengths,
+            (Some(HashName::Ordered(_)), Some(ordered)) => ordered.lengths,
+            (Some(_), _) => self.hashes.lengths,
+        }
     }
 
     /// The fields of a hash.
@@ -184,6 +191,7 @@ impl Swarm {
         let field = move |number| Register { database, hash: Some(hash), number };
         let fields = match hash {
             HashName::Links(_) => self.links.map_or(0, |links| links.fields),
+            HashName::Ordered(_) => self.ordered.map_or(0, |ordered| ordered.keys),
             _ => self.hashes.fields,
         };
         (0..fields).map(field)
@@ -203,7 +211,9 @@ impl Swarm {
         });
         let links = (0..self.links.map_or(0, |links| links.hashes))
             .flat_map(move |hash| self.fields(database, HashName::Links(hash)));
-        (0..=self.keys).map(key).chain(fields).chain(members).chain(links)
+        let ordered = (0..self.ordered.map_or(0, |ordered| ordered.trees))
+            .flat_map(move |tree| self.fields(database, HashName::Ordered(tree)));
+        (0..=self.keys).map(key).chain(fields).chain(members).chain(links).chain(ordered)
     }
 
     /// The draw of a seed.
@@ -275,6 +285,7 @@ impl Swarm {
             hashes,
             lists: None,
             links: None,
+            ordered: None,
             crowd: None,
             replicas: None,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
@@ -302,6 +313,14 @@ impl Swarm {
         self.operations = self.operations.min(LINK_OPERATIONS);
         self.hashes.hashes = self.hashes.hashes.max(1);
         self.links = Some(LinkSwarm::of(seed));
+        self
+    }
+
+    /// The same world with ordered trees.
+    #[must_use]
+    pub fn with_ordered(mut self, seed: u64) -> Self {
+        self.operations = self.operations.min(ORDERED_OPERATIONS);
+        self.ordered = Some(OrderedSwarm::of(seed));
         self
     }
 

@@ -4,8 +4,12 @@
 //! and repeat them to fill the length, so that every reader notices bytes of another key, of
 //! another write or of two at once.
 
+use crate::ordered::key_name;
 use remora_fabric::sim::Random;
 use std::fmt;
+
+/// The identities of ordered trees follow those of so many hashes.
+const ORDERED_IDS: u32 = 64;
 
 /// Key, length of the filling and number in front of it.
 const HEADER_BYTES: usize = 16;
@@ -36,6 +40,8 @@ pub enum HashName {
     Set(u8),
     /// One whose fields are links. The number of such a value is its target's.
     Links(u8),
+    /// An ordered tree: its keys are judged as fields are.
+    Ordered(u8),
 }
 
 impl HashName {
@@ -52,6 +58,7 @@ impl fmt::Display for HashName {
             Self::Moved { generation, key } => write!(f, "moved:{generation}:{key}"),
             Self::Set(set) => write!(f, "set:{set}"),
             Self::Links(hash) => write!(f, "links:{hash}"),
+            Self::Ordered(tree) => write!(f, "ordered:{tree}"),
         }
     }
 }
@@ -71,8 +78,11 @@ pub struct Register {
 impl Register {
     /// The name of the key, or of the field in its hash: the same in every database.
     pub fn name(self) -> Vec<u8> {
-        let kind = if self.hash.is_some() { "field" } else { "key" };
-        format!("{kind}:{}", self.number).into_bytes()
+        match self.hash {
+            None => format!("key:{}", self.number).into_bytes(),
+            Some(tree @ HashName::Ordered(_)) => key_name(tree, self.number),
+            Some(_) => format!("field:{}", self.number).into_bytes(),
+        }
     }
 
     /// The key that it is under, or that its hash has.
@@ -102,6 +112,7 @@ impl Register {
             Some(HashName::Fixed(hash) | HashName::Set(hash) | HashName::Links(hash)) => {
                 (hash as u32 + 1) << 20
             }
+            Some(HashName::Ordered(tree)) => (u32::from(tree) + ORDERED_IDS) << 20,
             Some(HashName::Moved { generation, .. }) => {
                 return 1 << 31 | (generation as u32) << 16 | self.number;
             }

@@ -8,6 +8,7 @@ mod key_links;
 mod late;
 mod linear;
 mod lists;
+mod ordered;
 mod places;
 mod random_histories;
 mod replicas;

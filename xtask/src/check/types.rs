@@ -156,13 +156,13 @@ const EXCEPT: &[Except] = &[
     ),
     except(
         "crates/server/src/plans/",
-        &["hash", "list", "rtree", "geo"],
-        "plans start from lists, trees and GEO keys, and look at hashes (decision 0074)",
+        &["hash", "list", "rtree"],
+        "plans start from lists and trees, and look at hashes (decision 0074)",
     ),
     except(
         "crates/client-core/src/plans/",
-        &["list", "rtree"],
-        "plans start from lists and trees (decision 0075)",
+        &["list", "rtree", "ordered"],
+        "plans read lists and trees of both types (decision 0075)",
     ),
 ];
 

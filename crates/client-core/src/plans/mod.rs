@@ -7,9 +7,11 @@
 mod asked;
 mod lists;
 mod objects;
+mod ordered;
 mod read;
+mod views;
 
-pub(crate) use objects::PlanTrees;
+pub(crate) use views::PlanTrees;
 
 use crate::choose::{ClassKey, Route};
 use crate::core::Core;
@@ -92,6 +94,7 @@ fn shape(plan: &Plan) -> (u8, u64) {
         Step::Skip(_) => 11,
         Step::Suffix(_) => 12,
         Step::Fields { .. } => 13,
+        Step::Range(range) => 256 + range.count.ilog2(),
     };
     let mix = |sum: u32, number: u32| (sum ^ number).wrapping_mul(0x9e37_79b1).rotate_left(13);
     let shape = plan.steps().iter().map(step).fold(mix(1, start), mix);

@@ -1,23 +1,16 @@
 //! Objects of trees that plans start from.
 
+use super::views::PlanTrees;
 use crate::core::Core;
 use crate::error::Error;
 use crate::path::Path;
-use crate::trees::{OpenTree, TreeSearcher};
+use crate::trees::TreeSearcher;
 use remora_index::rtree::Query;
 use remora_layout::limits::MAX_NEAREST;
 use remora_layout::rect::Predicate;
 use remora_plan::limits::MAX_WINDOW_OBJECTS;
-use remora_plan::{Area, Bytes, Given, Object, Want};
+use remora_plan::{Area, Given, Object, Want};
 use remora_protocol::message::Status;
-use std::collections::BTreeMap;
-
-/// Trees that a session keeps views of for its plans.
-const MOST_TREES: usize = 16;
-
-/// Views of the trees that plans have named.
-#[derive(Default)]
-pub(crate) struct PlanTrees(BTreeMap<Bytes, OpenTree>);
 
 /// Searches a tree by READs. `None`: ask for the whole plan, because objects have fields that the plan
 /// tests, or the key holds no such tree.
@@ -30,18 +23,15 @@ pub(super) fn search(
     if !fields.is_empty() {
         return Ok(None);
     }
-    if !open.0.contains_key(tree) {
+    if !open.places.has(tree) {
         let view = match trees.open_tree(core, tree) {
             Err(Error::Refused(_)) => return Ok(None),
             view => view?,
         };
         let Some(view) = view else { return Ok(None) };
-        if open.0.len() == MOST_TREES {
-            open.0.clear();
-        }
-        open.0.insert(tree.clone(), view);
+        open.places.keep(tree.clone(), view);
     }
-    let view = open.0.get_mut(tree).expect("it was just put there");
+    let view = open.places.get_mut(tree).expect("it was just put there");
     let skip =
         next.as_ref().and_then(|next| (**next).try_into().ok()).map_or(0, u64::from_le_bytes);
     if skip as usize >= MAX_NEAREST {
@@ -54,7 +44,7 @@ pub(super) fn search(
     };
     let found = match trees.search(core, view, &query, Path::Read) {
         Err(Error::Refused(Status::NoTree | Status::WrongType)) => {
-            open.0.remove(tree);
+            open.places.forget(tree);
             return Ok(None);
         }
         found => found?,

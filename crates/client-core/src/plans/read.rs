@@ -1,7 +1,8 @@
 //! A plan run by READs: one batch of READs, or a few, for each batch of wants.
 
 use super::lists::{self, Chain};
-use super::objects::{self, PlanTrees};
+use super::views::PlanTrees;
+use super::{objects, ordered};
 use crate::core::Core;
 use crate::counts::Counts;
 use crate::error::Error;
@@ -63,6 +64,13 @@ fn batch(
         let (place, names) = match want {
             Want::Item { place, fields: Fields::Some(names) } => (place, Some(&**names)),
             Want::Item { place, fields: Fields::All } | Want::List { place, .. } => (place, None),
+            Want::Entries { .. } => {
+                let Some(entries) = ordered::range(core, tools.open, want)? else {
+                    return Ok(None);
+                };
+                given[number] = Some(entries);
+                continue;
+            }
             Want::Objects { .. } => {
                 let open = (&mut *tools.open, &mut *tools.trees);
                 let Some(objects) = objects::search(core, open, want)? else { return Ok(None) };

@@ -12,6 +12,7 @@ pub(crate) mod object;
 pub(crate) mod ordered;
 pub(crate) mod rtree;
 pub(crate) mod set;
+pub mod sought;
 pub(crate) mod string;
 
 use object::Type;

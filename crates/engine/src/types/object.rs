@@ -1,6 +1,7 @@
 //! The operations of every type of objects, and how an operation finds its object.
 
 use super::content::Content;
+use super::sought::{Seek, Sought};
 use crate::store::{DumpAt, Flush, Found, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot};
 use remora_layout::hash::KeyHash;
@@ -211,6 +212,11 @@ pub(crate) trait Type<J: Journal>: Send {
     /// How the elements of an object are listed; none if this type's objects have none that can be
     /// sorted. The long read's number is that of the elements, its results are [`remora_protocol::Items`].
     fn listing(&self) -> Option<Listing> {
+        None
+    }
+
+    /// How a plan finds something in an object; none if it cannot.
+    fn seek(&self, _sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
         None
     }
 

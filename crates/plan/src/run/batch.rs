@@ -24,7 +24,9 @@ impl Batch {
     pub fn add(&mut self, want: Want) -> usize {
         self.visits += match want {
             Want::Item { .. } => 1,
-            Want::List { count, .. } | Want::Objects { count, .. } => count as usize,
+            Want::List { count, .. }
+            | Want::Entries { count, .. }
+            | Want::Objects { count, .. } => count as usize,
         };
         self.wants.push(want);
         self.given.push(None);

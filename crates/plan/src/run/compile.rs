@@ -2,6 +2,7 @@
 
 use super::each::Each;
 use super::objects::Search;
+use super::range::Entries;
 use super::row::{Item, Remembered, Row};
 use super::stage::Stage;
 use super::walk::Walk;
@@ -52,6 +53,7 @@ fn work(steps: &[Step], memory: (u64, u64)) -> Work {
         Step::GetKey => Work::GetKey,
         Step::GetLevel => Work::GetLevel,
         Step::Each { by_key } => Work::Each(Each::new(*by_key, (0, -1))),
+        Step::Range(range) => Work::Entries(Entries::new(range.clone())),
         Step::Fields { by_key } => content(Act::Fields { by_key: *by_key, next: 0 }),
         Step::Walk { via, depth, once, by_key } => {
             let walk = Walk::new(via, (*depth, *once, *by_key), memory);
@@ -77,7 +79,7 @@ fn needed(steps: &[Step]) -> Fields {
                 names.insert(field.clone());
                 break;
             }
-            Step::Each { .. } | Step::Suffix(_) => break,
+            Step::Each { .. } | Step::Range(_) | Step::Suffix(_) => break,
             Step::GetKey | Step::GetLevel | Step::Once | Step::Skip(_) | Step::Take(_) => {}
         }
     }

@@ -57,7 +57,7 @@ impl Each {
             };
             moved = true;
             let link = LinkPlace { key: row.item.place.key.clone(), at: LinkAt::Element(at) };
-            match Item::behind(&value, self.by_key, link) {
+            match Item::behind(&value, self.by_key, Some(link)) {
                 Err(skipped) => out.charge(&Explain { elements: 1, ..skipped }),
                 Ok(item) => {
                     out.charge(&Explain { elements: 1, hops: 1, ..Explain::default() });

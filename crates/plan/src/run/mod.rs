@@ -7,6 +7,7 @@ mod batch;
 mod compile;
 mod each;
 mod objects;
+mod range;
 mod result;
 mod row;
 mod rows;

@@ -76,14 +76,16 @@ impl Item {
         (place.key.len() <= MAX_PLAN_KEY_BYTES).then_some(Self { place, content: None })
     }
 
-    /// The item to which a value leads, or why it leads to none.
-    pub fn behind(value: &Value, by_key: bool, link: LinkPlace) -> Result<Self, Explain> {
+    /// The item to which a value leads, or why it leads to none. `link`: where it stands, if a link that
+    /// stands there can be mended.
+    pub fn behind(value: &Value, by_key: bool, link: Option<LinkPlace>) -> Result<Self, Explain> {
         let skipped = |skipped| Explain { skipped, ..Explain::default() };
         let not_a_key = || skipped(Skipped { not_a_key: 1, ..Skipped::default() });
         match value {
             Value::Link { key, hint } => {
                 let mut item = Self::of_key(key.clone()).ok_or_else(not_a_key)?;
-                (item.place.hint, item.place.link) = (*hint, Some(link));
+                // A hint that nobody can mend is not followed.
+                (item.place.hint, item.place.link) = (hint.filter(|_| link.is_some()), link);
                 Ok(item)
             }
             Value::Plain(key) if by_key => Self::of_key(key.clone()).ok_or_else(not_a_key),

@@ -2,6 +2,7 @@
 
 use super::each::Each;
 use super::objects::Search;
+use super::range::Entries;
 use super::row::{Content, Item, Meeting, Remembered, Row};
 use super::rows::{Fetch, Nested, Next, Output, Taken, skip};
 use crate::outcome::{Column, Explain, Limit, Skipped};
@@ -15,6 +16,7 @@ pub(super) enum Work {
     Pass,
     Content(ContentWork),
     Each(Each),
+    Entries(Entries),
     Objects(Box<Search>),
     Walk(Box<dyn Nested>),
     Suffix(Bytes),
@@ -58,6 +60,7 @@ impl Work {
         match self {
             Self::Content(work) => return work.take(row, out),
             Self::Each(each) => return each.take(row, fetch, out),
+            Self::Entries(entries) => return entries.take(row, fetch, out),
             Self::Objects(search) => return search.take(row, fetch, out),
             Self::Walk(walk) => return walk.take(row, out),
             Self::Once(remembered) => return once(remembered, row, out),
@@ -91,6 +94,7 @@ impl Work {
         match self {
             Self::Content(work) => work.want(row),
             Self::Each(each) => each.want(row, is_first),
+            Self::Entries(entries) => entries.want(row, is_first),
             Self::Objects(search) => search.want(),
             _ => None,
         }
@@ -131,7 +135,7 @@ impl ContentWork {
                 };
                 let at = LinkAt::Field(field.clone());
                 let link = LinkPlace { key: row.item.place.key.clone(), at };
-                match Item::behind(value, *by_key, link) {
+                match Item::behind(value, *by_key, Some(link)) {
                     Ok(item) => row.item = item,
                     Err(skipped) => {
                         out.charge(&skipped);
@@ -169,7 +173,7 @@ fn fields(
         moved = true;
         let at = LinkAt::Field(name.clone());
         let link = LinkPlace { key: row.item.place.key.clone(), at };
-        match Item::behind(value, by_key, link) {
+        match Item::behind(value, by_key, Some(link)) {
             Err(skipped) => out.charge(&Explain { elements: 1, ..skipped }),
             Ok(item) => {
                 out.charge(&Explain { elements: 1, hops: 1, ..Explain::default() });

@@ -8,13 +8,14 @@
 //!         NEAREST tree x y count [WHERE condition ...] [KEY prefix]
 //! step    FOLLOW field [KEY]             PATH field.field... [KEY]
 //!         EACH [KEY]                     WALK field depth [REPEAT] [KEY]
-//!         FIELDS [KEY]
+//!         FIELDS [KEY]                   RANGE min max [REV] [COUNT count] [WITHKEYS] [KEY]
 //!         SUFFIX text                    ONCE
 //!         WHERE condition
 //!         GET field [field ...]          GETKEY          GETALL          GETLEVEL
 //!         SKIP rows                      TAKE rows
 //! condition   field EXISTS | field MISSING | field comparison value
 //! comparison  = | != | < | <= | > | >=
+//! min, max    key | [key | (key, exclusive | - or +, the ends
 //! what        VISITS | ROWS | BYTES | REMEMBERED | MS
 //! ```
 //! The case of these words does not matter. A WHERE directly behind WINDOW or NEAREST tests the objects
@@ -94,9 +95,9 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Words that end the fields of a GET.
-const CLAUSES: [&str; 15] = [
-    "FOLLOW", "PATH", "EACH", "FIELDS", "WALK", "SUFFIX", "WHERE", "GET", "GETKEY", "GETALL",
-    "GETLEVEL", "ONCE", "SKIP", "TAKE", "LIMIT",
+const CLAUSES: [&str; 16] = [
+    "FOLLOW", "PATH", "EACH", "FIELDS", "RANGE", "WALK", "SUFFIX", "WHERE", "GET", "GETKEY",
+    "GETALL", "GETLEVEL", "ONCE", "SKIP", "TAKE", "LIMIT",
 ];
 
 fn is_clause(word: &[u8]) -> bool {

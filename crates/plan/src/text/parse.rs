@@ -2,19 +2,23 @@
 
 use super::{ESCAPE, Query, TextError, is_clause};
 use crate::plan::{
-    BadPlan, Bytes, Comparison, Condition, Limits, Objects, Plan, Start, Step, Test,
+    BadPlan, Bytes, Comparison, Condition, KeyRange, Limits, Objects, Plan, Range, Start, Step,
+    Test,
 };
 use remora_layout::integer;
 use remora_layout::rect::Rect;
+use std::ops::Bound;
 
 const START: &str = "KEYS, LIST, WINDOW or NEAREST";
-const STEP: &str = "a step (FOLLOW, PATH, EACH, FIELDS, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
-                    ONCE, SKIP, TAKE) or LIMIT";
+const STEP: &str = "a step (FOLLOW, PATH, EACH, FIELDS, RANGE, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, \
+                    GETLEVEL, ONCE, SKIP, TAKE) or LIMIT";
 const TEST: &str = "EXISTS, MISSING, =, !=, <, <=, > or >=";
 const LIMIT: &str = "VISITS, ROWS, BYTES, REMEMBERED or MS";
 const FIELD: &str = "a field";
 const FIRST_FIELD: &str = "a field (one that is called like a step has a \\ in front)";
 const PATH: &str = "fields with a dot between two of them";
+const MIN: &str = "a smallest key (KEY, [KEY, (KEY or -)";
+const MAX: &str = "a greatest key (KEY, [KEY, (KEY or +)";
 const NUMBER: &str = "a whole number from 0";
 const INDEX: &str = "a whole number";
 const COORDINATE: &str = "a finite number";
@@ -186,6 +190,9 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
         if self.accept("FIELDS") {
             return Ok(Step::Fields { by_key: self.accept("KEY") });
         }
+        if self.accept("RANGE") {
+            return Ok(Step::Range(self.range()?));
+        }
         if self.accept("WALK") {
             let (via, depth) = (self.next(FIELD)?, self.small(BadPlan::Depth)?);
             let (once, by_key) = (!self.accept("REPEAT"), self.accept("KEY"));
@@ -216,6 +223,15 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
         plain.map(|(_, step)| step).ok_or_else(|| self.error(STEP))
     }
 
+    fn range(&mut self) -> Result<Range, TextError> {
+        let from = self.read(MIN, |word| bound(word, (b"-", b"+")))?;
+        let to = self.read(MAX, |word| bound(word, (b"+", b"-")))?;
+        let is_reverse = self.accept("REV");
+        let count = if self.accept("COUNT") { self.number()? } else { u64::MAX };
+        let (with_keys, by_key) = (self.accept("WITHKEYS"), self.accept("KEY"));
+        Ok(Range { keys: KeyRange { from, to, is_reverse }, count, with_keys, by_key })
+    }
+
     fn get(&mut self) -> Result<Step, TextError> {
         let mut fields = Vec::new();
         while let Some(word) = self.peek().filter(|word| !is_clause(word)) {
@@ -233,5 +249,16 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
         let Limits { visits, rows, bytes, remembered, time_ms } = limits;
         *[visits, rows, bytes, remembered, time_ms][which] = self.number()?;
         Ok(())
+    }
+}
+
+/// An end of a range; `open` says that there is none, and `wrong` would at the other end.
+fn bound(word: &[u8], (open, wrong): (&[u8], &[u8])) -> Option<Bound<Bytes>> {
+    match word {
+        word if word == open => Some(Bound::Unbounded),
+        word if word == wrong => None,
+        [b'(', key @ ..] => Some(Bound::Excluded(key.into())),
+        [b'[', key @ ..] => Some(Bound::Included(key.into())),
+        key => Some(Bound::Included(key.into())),
     }
 }

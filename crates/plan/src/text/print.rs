@@ -1,7 +1,8 @@
 //! From plans to words.
 
 use super::{ESCAPE, Query, is_clause};
-use crate::plan::{Bytes, Comparison, Condition, Limits, Objects, Start, Step, Test};
+use crate::plan::{Bytes, Comparison, Condition, Limits, Objects, Range, Start, Step, Test};
+use std::ops::Bound;
 
 /// The words that say a plan: [`super::parse`] makes the same plan of them. Limits that the plan has
 /// from [`Limits::default`] are not said, nor is PATH.
@@ -105,6 +106,7 @@ impl Words {
                 self.say("FIELDS");
                 self.flag("KEY", *by_key);
             }
+            Step::Range(range) => self.range(range),
             Step::Walk { via, depth, once, by_key } => {
                 self.say("WALK");
                 self.bytes(via);
@@ -133,6 +135,31 @@ impl Words {
                 self.say("TAKE");
                 self.say(count);
             }
+        }
+    }
+
+    fn range(&mut self, range: &Range) {
+        self.say("RANGE");
+        self.bound(&range.keys.from, "-");
+        self.bound(&range.keys.to, "+");
+        self.flag("REV", range.keys.is_reverse);
+        if range.count < u64::MAX {
+            self.say("COUNT");
+            self.say(range.count);
+        }
+        self.flag("WITHKEYS", range.with_keys);
+        self.flag("KEY", range.by_key);
+    }
+
+    /// A bound, or this word if there is none. Some keys need a `[` in front.
+    fn bound(&mut self, bound: &Bound<Bytes>, open: &str) {
+        match bound {
+            Bound::Unbounded => self.say(open),
+            Bound::Excluded(key) => self.0.push([b"(", &**key].concat().into()),
+            Bound::Included(key) => match &**key {
+                [b'(' | b'[', ..] | b"-" | b"+" => self.0.push([b"[", &**key].concat().into()),
+                _ => self.bytes(key),
+            },
         }
     }
 

@@ -11,10 +11,11 @@
 //!           6 OBJECTS                            next 8, 0 for none | for each object, as Items:
 //!                                                its id, and the values of the wanted fields
 //!           7 NO_MORE_NEAREST                    -
+//!           8 ENTRIES                            1 if there may be more 1 | keys and values, as Items
 //! ```
 
 use remora_layout::packed::Field;
-use remora_plan::{Fields, Given, Object, Value, Want};
+use remora_plan::{Bytes, Fields, Given, Object, Value, Want};
 use remora_protocol::Items;
 
 /// What an answer is.
@@ -29,9 +30,10 @@ pub enum What {
     List,
     Objects,
     NoMoreNearest,
+    Entries,
 }
 
-const ALL: [What; 8] = [
+const ALL: [What; 9] = [
     What::Gone,
     What::Other,
     What::Text,
@@ -40,6 +42,7 @@ const ALL: [What; 8] = [
     What::List,
     What::Objects,
     What::NoMoreNearest,
+    What::Entries,
 ];
 
 /// Appends an answer with this body.
@@ -73,13 +76,10 @@ pub fn given(want: &Want, (what, body): (What, &[u8])) -> Option<Given> {
             let pair = |(name, value): (_, Option<Field<'_>>)| Some((name, value_of(value?)));
             Given::Hash(names.iter().cloned().zip(values).filter_map(pair).collect())
         }
-        (What::All, _) => {
-            let mut items = Items::parse(body)?.fields();
-            let mut fields = Vec::new();
-            while let Some(name) = items.next() {
-                fields.push((name?.value.into(), value_of(items.next()??)));
-            }
-            Given::Hash(fields)
+        (What::All, _) => Given::Hash(pairs_of(body)?),
+        (What::Entries, _) => {
+            let (goes_on, items) = body.split_first()?;
+            Given::Entries { entries: pairs_of(items)?, goes_on: *goes_on == 1 }
         }
         (What::List, _) => {
             let (total, items) = body.split_first_chunk()?;
@@ -104,6 +104,16 @@ pub fn given(want: &Want, (what, body): (What, &[u8])) -> Option<Given> {
         }
         _ => return None,
     })
+}
+
+/// Names, or keys, with their values.
+fn pairs_of(items: &[u8]) -> Option<Vec<(Bytes, Value)>> {
+    let mut items = Items::parse(items)?.fields();
+    let mut pairs = Vec::new();
+    while let Some(name) = items.next() {
+        pairs.push((name?.value.into(), value_of(items.next()??)));
+    }
+    Some(pairs)
 }
 
 /// A link has no hint here: the owner of its target looks that up by its key.

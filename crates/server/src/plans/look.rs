@@ -4,21 +4,18 @@
 //! [`PLAN_TURN_WORK`] and one want.
 
 use super::answers::{What, push};
-use super::geo::GeoLook;
+use super::seeking::{self, Seeking};
 use remora_arena::Journal;
-use remora_engine::{Download, LongRead, Now, Outcome, Shard};
+use remora_engine::{Area, Download, LongRead, Met, Now, Outcome, Seek, Shard, Sought};
 use remora_frontend::{OwnedReply, PlanLook};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_NEAREST, PLAN_TURN_WORK, STREAM_PIECE_BYTES};
-use remora_layout::node::ENTRY_BYTES;
-use remora_layout::rect::Predicate;
-use remora_plan::limits::MAX_WINDOW_OBJECTS;
-use remora_plan::{Area, Bytes, Fields, Want};
+use remora_plan::{self as plan, Bytes, Fields, Want};
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::ListCommand;
 use remora_protocol::message::Status;
-use remora_protocol::tree::{FoundObjects, ObjectId, TreeCommand};
+use remora_protocol::ordered::OrderedRange;
 use remora_protocol::{Command, Items, Reply, Request};
 
 /// Bytes of answers after which the rest is asked for again.
@@ -41,7 +38,7 @@ pub struct LookWork {
 enum Doing {
     Read(Box<Reading>),
     Text { download: Download, text: Vec<u8> },
-    Geo(Box<GeoLook>),
+    Seek(Box<Seeking>),
     Fields(Box<OfObjects>),
 }
 
@@ -59,12 +56,6 @@ enum Of {
     All,
     /// A list of so many elements.
     List(u64),
-    Window,
-    /// So many objects, of which the first ones were given before.
-    Nearest {
-        skip: usize,
-        asked: usize,
-    },
 }
 
 /// Objects that were found, whose fields are looked up.
@@ -73,8 +64,8 @@ struct OfObjects {
     at: usize,
     next: u64,
     items: Vec<u8>,
-    /// Members of a GEO key have no fields.
-    has_fields: bool,
+    /// It knows whether they have fields.
+    seek: Box<dyn Seek>,
 }
 
 /// How far a want is.
@@ -97,7 +88,7 @@ impl LookWork {
     pub fn is_small(&self) -> bool {
         let work = |(_, want): &(KeyHash, Want)| match want {
             Want::Item { .. } => 1,
-            Want::List { count, .. } => *count as usize,
+            Want::List { count, .. } | Want::Entries { count, .. } => *count as usize,
             Want::Objects { .. } => SMALL_WORK,
         };
         self.look.wants.iter().map(work).sum::<usize>() <= SMALL_WORK
@@ -150,7 +141,19 @@ impl LookWork {
             Want::Objects { tree, area, count, next, .. } => {
                 let skip = next.as_ref().and_then(|next| (**next).try_into().ok());
                 let skip = skip.map_or(0, u64::from_le_bytes) as usize;
-                self.objects(shard, (tree, hash), (*area, skip, *count as usize), now)
+                let area = match *area {
+                    plan::Area::Window(window) => Area::Window(window),
+                    plan::Area::Nearest(x, y) => Area::Nearest(x, y),
+                };
+                let sought = Sought::Objects { area, skip, count: *count as usize };
+                self.seek(shard, (tree, hash), &sought, now)
+            }
+            Want::Entries { place, range, count } => {
+                let from = range.from.as_ref().map(|key| &**key);
+                let bounds = OrderedRange { from, to: range.to.as_ref().map(|key| &**key) };
+                let (is_reverse, count) = (range.is_reverse, *count as usize);
+                let sought = Sought::Entries { range: bounds, is_reverse, count };
+                self.seek(shard, (&place.key, hash), &sought, now)
             }
         }
     }
@@ -275,11 +278,12 @@ impl LookWork {
         self.read(shard, (key, hash), (range, Of::List(total as u64)), now)
     }
 
-    fn objects<J: Journal>(
+    /// Finds something in an object, in the way of its type.
+    fn seek<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
         (key, hash): (&Bytes, KeyHash),
-        (area, skip, count): (Area, usize, usize),
+        sought: &Sought<'_>,
         now: Now,
     ) -> Result<Step, Status> {
         let kind = match self.ask(shard, (&Command::Type { key }, hash), now) {
@@ -287,27 +291,40 @@ impl LookWork {
             (Status::Ok, kind) => kind,
             (status, _) => return Err(status),
         };
-        if skip >= MAX_NEAREST {
+        if matches!(sought, Sought::Objects { skip, .. } if *skip >= MAX_NEAREST) {
             return self.answer(What::NoMoreNearest, &[]);
         }
-        if kind == i64::from(Kind::GEO.0) {
-            let look = GeoLook::new((key.clone(), hash), area, (skip, count));
-            return Ok(Step::On(Doing::Geo(Box::new(look))));
-        }
-        if kind != i64::from(Kind::RTREE.0) {
-            return self.answer(What::Other, &[]);
-        }
-        let asked = skip.saturating_add(count).min(MAX_NEAREST);
-        let (search, of) = match area {
-            Area::Nearest(x, y) => {
-                let nearest = TreeCommand::Nearest { x, y, wanted: asked as u32 };
-                (nearest, Of::Nearest { skip, asked })
+        let kind = u8::try_from(kind).map_err(|_| Status::Malformed)?;
+        match shard.seek(Kind(kind), sought) {
+            None => self.answer(What::Other, &[]),
+            Some(seek) => {
+                let seeking = Seeking::new((key.clone(), hash), seek);
+                self.seek_on(shard, Box::new(seeking), now)
             }
-            Area::Window(window) => {
-                (TreeCommand::Search { window, predicate: Predicate::Intersects }, Of::Window)
+        }
+    }
+
+    fn seek_on<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        mut seeking: Box<Seeking>,
+        now: Now,
+    ) -> Result<Step, Status> {
+        let turn = seeking.turn(shard, now);
+        self.wait = self.wait.max(seeking.wait());
+        match turn? {
+            seeking::Sought::Later => Ok(Step::Later(Doing::Seek(seeking))),
+            seeking::Sought::Gone => self.answer(What::Gone, &[]),
+            seeking::Sought::Other => self.answer(What::Other, &[]),
+            seeking::Sought::Met(Met::Entries { goes_on }) => {
+                self.answer(What::Entries, &[&[goes_on.into()], seeking.found()])
             }
-        };
-        self.read(shard, (key, hash), (search.request(), of), now)
+            seeking::Sought::Met(Met::Objects { ids, next }) => {
+                let seek = seeking.into_seek();
+                let of = OfObjects { ids, at: 0, next, items: Vec::new(), seek };
+                Ok(Step::On(Doing::Fields(Box::new(of))))
+            }
+        }
     }
 
     fn go_on<J: Journal>(
@@ -326,14 +343,7 @@ impl LookWork {
                 shard.end_download(download, now);
                 self.answer(What::Text, &[&text])
             }
-            Doing::Geo(mut look) => {
-                let turn = look.turn(shard, now);
-                self.wait = self.wait.max(look.wait());
-                match turn? {
-                    None => Ok(Step::Later(Doing::Geo(look))),
-                    Some((ids, next)) => self.found(ids, next, false),
-                }
-            }
+            Doing::Seek(seeking) => self.seek_on(shard, seeking, now),
             Doing::Fields(of) => self.fields_on(shard, of, now),
         }
     }
@@ -352,9 +362,7 @@ impl LookWork {
         };
         self.wait = self.wait.max(shard.wait_of(read));
         // No part is shorter than an entry.
-        let is_full =
-            matches!(of, Of::Window) && found.len() > (MAX_WINDOW_OBJECTS + 1) * ENTRY_BYTES;
-        if !turn.ended && !is_full {
+        if !turn.ended {
             return Ok(Step::Later(Doing::Read(reading)));
         }
         if turn.has_doubles {
@@ -364,23 +372,7 @@ impl LookWork {
             Of::Named => self.answer(What::Named, &[found]),
             Of::All => self.answer(What::All, &[found]),
             Of::List(total) => self.answer(What::List, &[&total.to_le_bytes(), found]),
-            Of::Window => {
-                let ids = ids_of(found).take(MAX_WINDOW_OBJECTS + 1).collect();
-                self.found(ids, 0, true)
-            }
-            Of::Nearest { skip, asked } => {
-                let ids: Vec<_> = ids_of(found).collect();
-                let goes_on = ids.len() == asked;
-                let next = if goes_on { asked as u64 } else { 0 };
-                self.found(ids.into_iter().skip(skip).collect(), next, true)
-            }
         }
-    }
-
-    /// Objects were found; `next`: how many come before those that follow, 0 for none.
-    fn found(&mut self, ids: Vec<Box<[u8]>>, next: u64, has_fields: bool) -> Result<Step, Status> {
-        let of = OfObjects { ids, at: 0, next, items: Vec::new(), has_fields };
-        Ok(Step::On(Doing::Fields(Box::new(of))))
     }
 
     /// Looks up the wanted fields of some objects.
@@ -405,21 +397,18 @@ impl LookWork {
                 Items::push(&mut of.items, &of.ids[at]);
                 continue;
             }
-            if !of.has_fields {
-                let of = &mut *of;
-                Items::push(&mut of.items, &of.ids[at]);
-                names.iter().for_each(|_| Items::push_none(&mut of.items));
+            let OfObjects { ids, items, seek, .. } = &mut *of;
+            let Some(request) = seek.fields(&ids[at], names) else {
+                Items::push(items, &ids[at]);
+                names.iter().for_each(|_| Items::push_none(items));
                 continue;
-            }
-            let id = ObjectId::of_text(&of.ids[at]);
-            let request = TreeCommand::GetFields { id, names }.request();
+            };
             let reply = shard.execute(&Command::Of { key: &tree, request }, hash, now);
             self.wait = self.wait.max(reply.wait);
             // One that was removed meanwhile is not there.
             let Some(values) = reply.value.filter(|_| reply.status == Status::Ok) else { continue };
-            let of = &mut *of;
-            Items::push(&mut of.items, &of.ids[at]);
-            of.items.extend_from_slice(values);
+            Items::push(items, &ids[at]);
+            items.extend_from_slice(values);
         }
         of.at = until;
         if until < of.ids.len() {
@@ -427,9 +416,4 @@ impl LookWork {
         }
         self.answer(What::Objects, &[&of.next.to_le_bytes(), &of.items])
     }
-}
-
-/// The ids of objects that a search has found.
-fn ids_of(found: &[u8]) -> impl Iterator<Item = Box<[u8]>> {
-    FoundObjects::of(found).iter().map(|(_, id)| id.with_text(|text| text.into()))
 }

@@ -18,9 +18,9 @@
 //! It does no I/O: jobs go out by [`Plans::pop_job`], outcomes by [`Plans::pop_ended`].
 
 mod answers;
-mod geo;
 mod look;
 mod search;
+mod seeking;
 
 pub use look::LookWork;
 
@@ -161,6 +161,10 @@ fn is_same(one: &Want, other: &Want) -> bool {
         (Want::Item { place, fields }, Want::Item { place: of, fields: wanted }) => {
             place.key == of.key && fields == wanted
         }
+        (
+            Want::Entries { place, range, count },
+            Want::Entries { place: of, range: wanted, count: some },
+        ) => place.key == of.key && range == wanted && count == some,
         (Want::List { place, from, count }, Want::List { place: of, from: start, count: some }) => {
             place.key == of.key && from == start && count == some
         }
@@ -173,6 +177,7 @@ impl Running {
     fn give(&mut self, numbers: &[usize], given: &Given) -> usize {
         let visits = match given {
             Given::List { elements, .. } => elements.len(),
+            Given::Entries { entries, .. } => entries.len(),
             Given::Objects { objects, .. } => objects.len(),
             _ => 1,
         };

@@ -4,13 +4,16 @@ use super::*;
 use crate::large_jobs::LargeJobs;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
+use remora_layout::btree::KeyForm;
 use remora_layout::limits::MAX_NEAREST;
+use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_plan::Column;
 use remora_plan::text;
 use remora_protocol::Command;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
+use remora_protocol::ordered::{OrderedCommand, OrderedSettings};
 use remora_protocol::tree::{ObjectId, PutObject, TreeCommand};
 use remora_protocol::{Items, Request};
 
@@ -75,6 +78,17 @@ impl World {
             key,
             ListCommand::Push { side: Side::Right, if_there: false, items }.request(),
         );
+    }
+
+    /// An empty ordered tree of small nodes.
+    fn ordered(&mut self, tree: &str, keys: KeyForm) {
+        let settings = OrderedSettings { fan_out: 4, ..OrderedSettings::of(keys) };
+        self.execute(tree, OrderedCommand::Create(settings).request());
+    }
+
+    fn entry(&mut self, tree: &str, key: &str, (value, is_link): (&str, bool)) {
+        let (key, value) = (key.as_bytes(), Field { value: value.as_bytes(), is_link });
+        self.execute(tree, OrderedCommand::Set { key, value }.request());
     }
 
     /// Objects along a line, from a point on.
@@ -338,4 +352,88 @@ fn a_plan_ends_where_it_comes_to_a_key_of_another_group_or_reads_are_refused() {
         std::iter::from_fn(|| world.plans.pop_ended()).map(|(_, reply)| reply.status).collect();
     assert_eq!(ended, [Status::NoReads; 2]);
     assert!(world.plans.is_empty());
+}
+
+/// The entries of a tree of 300 keys that meet the words of a range, with their keys.
+fn expected(words: &[&str]) -> Vec<String> {
+    let bound = |word: &str| match word.as_bytes() {
+        [b'(', ..] => (word[1..].parse::<u64>().unwrap(), 1),
+        _ => (word.parse().unwrap(), 0),
+    };
+    let from = if words[0] == "-" { 0 } else { bound(words[0]).0 + bound(words[0]).1 };
+    let to = if words[1] == "+" { 301 } else { bound(words[1]).0 + 1 - bound(words[1]).1 };
+    let mut keys: Vec<u64> = (from..to.max(from)).filter(|key| (1..=300).contains(key)).collect();
+    if words.contains(&"REV") {
+        keys.reverse();
+    }
+    let count = words.iter().position(|word| *word == "COUNT");
+    keys.truncate(count.map_or(usize::MAX, |at| words[at + 1].parse().unwrap()));
+    // Every third value is no link.
+    let is_taken = |key: &u64| words.contains(&"KEY") || key % 3 != 0;
+    keys.into_iter().filter(is_taken).flat_map(|key| [key.to_string(), format!("v{key}")]).collect()
+}
+
+#[test]
+fn a_range_gives_the_entries_of_its_bounds_in_its_order() {
+    let mut world = World::new();
+    world.ordered("numbers", KeyForm::Integers);
+    for key in 1..=300 {
+        world.entry("numbers", &key.to_string(), (&format!("v{key}"), key % 3 != 0));
+    }
+    let bounds =
+        ["- +", "(10 (12", "10 12", "7 +", "- (299", "250 260", "260 250", "(5 (5", "301 +"];
+    for bounds in bounds {
+        for more in ["", " KEY", " COUNT 1 KEY", " COUNT 100", " COUNT 101 KEY", " COUNT 9999"] {
+            for order in ["", " REV"] {
+                let (count, key) = (more.trim_end_matches(" KEY"), more.ends_with(" KEY"));
+                let key = if key { " KEY" } else { "" };
+                let range = format!("{bounds}{order}{count} WITHKEYS{key}");
+                world.begin(1, &format!("FROM KEYS 1 numbers RANGE {range} GETKEY"));
+                let ended = world.run();
+                let words: Vec<&str> = range.split(' ').collect();
+                assert_eq!(texts(&ended[0].1), expected(&words), "{range}");
+                assert_eq!(ended[0].1.limit, None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_range_of_a_tree_feeds_the_next_steps_and_of_others_says_why() {
+    let mut world = World::new();
+    world.ordered("empty", KeyForm::Bytes);
+    world.ordered("times", KeyForm::Bytes);
+    for (at, name) in ["Ann", "Bea", "Cid"].into_iter().enumerate() {
+        world.hash(name, &[("name", name)]);
+        world.entry("times", &format!("2026-11-2{at}"), (name, at != 1));
+    }
+    let mut run = |words: &str| {
+        world.begin(1, words);
+        let (_, outcome) = world.run().remove(0);
+        (texts(&outcome), outcome.explain)
+    };
+    let words = "FROM KEYS 3 times Ann times RANGE 2026-11-21 + REV COUNT 2 KEY GET name";
+    let (rows, explain) = run(words);
+    assert_eq!(rows, ["Cid", "Bea", "Cid", "Bea"]);
+    assert_eq!((explain.lists, explain.elements, explain.items), (3, 4, 4));
+    assert_eq!((explain.skipped.other_type, explain.skipped.gone), (1, 0));
+    assert_eq!(run("FROM KEYS 1 times RANGE - + GET name").0, ["Ann", "Cid"]);
+    let (rows, explain) = run("FROM KEYS 2 empty none RANGE - + KEY GETKEY");
+    assert!(rows.is_empty());
+    assert_eq!((explain.lists, explain.skipped.gone, explain.skipped.other_type), (2, 1, 0));
+}
+
+#[test]
+fn a_bound_that_is_no_key_of_the_tree_is_an_error() {
+    let mut world = World::new();
+    world.ordered("numbers", KeyForm::Integers);
+    world.entry("numbers", "7", ("v", true));
+    world.begin(1, "FROM KEYS 1 numbers RANGE seven + GETKEY");
+    let jobs = world.turn();
+    for (token, reply) in world.answer(jobs) {
+        world.plans.take(token, reply);
+    }
+    world.turn();
+    let (_, reply) = world.plans.pop_ended().expect("it has ended");
+    assert_eq!(reply.status, Status::NotAnInteger);
 }

@@ -273,7 +273,10 @@ impl SimClient {
             }
         }
         if self.draw(2) == 0 {
-            self.read_expired(session, hash, at_ms)?;
+            match hash {
+                HashName::Ordered(_) => self.read_expired_ordered(session, hash, at_ms)?,
+                _ => self.read_expired(session, hash, at_ms)?,
+            }
         }
         // If another client gives it another time it may have expired before.
         if self.await_expiry(session, &key, at_ms)? {

@@ -342,7 +342,7 @@ impl SimClient {
     }
 
     /// An operation that no history has. `None` if it was refused.
-    fn unjudged<T>(&self, result: Result<T, Error>) -> Result<Option<T>, Error> {
+    pub(super) fn unjudged<T>(&self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         self.world.history.borrow_mut().calls += 1;
         match result {
             Ok(done) => Ok(Some(done)),

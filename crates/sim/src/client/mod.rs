@@ -5,6 +5,7 @@ mod hashes;
 mod key_links;
 mod lists;
 mod operations;
+mod ordered;
 mod places;
 mod sets;
 mod submit;
@@ -155,6 +156,11 @@ impl SimClient {
             && self.draw(100) < links.percent
         {
             return self.use_links(session, links);
+        }
+        if let Some(ordered) = self.world.swarm.ordered
+            && self.draw(100) < ordered.percent
+        {
+            return self.use_ordered(session, ordered);
         }
         let places = &self.world.swarm.places;
         if places.trees > 0 && self.draw(100) < places.percent {

@@ -81,6 +81,8 @@ impl SimClient {
         trees.values().for_each(|view| probes.add_view(&view.events()));
         let hashes = std::mem::take(&mut self.views.hashes);
         hashes.values().for_each(|view| probes.add_hash(&view.events()));
+        let ordered = std::mem::take(&mut self.views.ordered);
+        ordered.values().for_each(|view| probes.add_ordered(&view.events()));
         self.views.sets.clear();
         self.views.lists.clear();
         self.views.hubs.clear();

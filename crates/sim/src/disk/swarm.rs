@@ -1,5 +1,6 @@
 //! A seed's choice of disks.
 
+use super::SLOWEST_NS;
 use remora_fabric::sim::Random;
 use remora_storage::Promise;
 use std::ops::RangeInclusive;
@@ -44,6 +45,16 @@ impl DiskSwarm {
         let most_ns = [20_000, MS, 30 * MS][random.below(3) as usize];
         let has_disks = random.below(3) == 0 && most_value_bytes <= MOST_VALUE_BYTES;
         has_disks.then(|| Self::of_kind(&mut Random::new(seed ^ KIND_SALT), most_ns))
+    }
+
+    /// How long a change may wait for a disk that has no fault, ns: what is written behind the end of a
+    /// segment waits for two syncs.
+    pub fn longest_wait_ns(&self) -> u64 {
+        let sync_ns = match self.promise {
+            Promise::Written => (self.flush_ns.end() * self.slow_syncs).min(SLOWEST_NS),
+            Promise::Memory | Promise::Synced => *self.flush_ns.end(),
+        };
+        2 * sync_ns
     }
 
     fn of_kind(random: &mut Random, most_ns: u64) -> Self {

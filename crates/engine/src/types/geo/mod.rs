@@ -6,6 +6,7 @@
 mod keys;
 mod members;
 mod search;
+mod seek;
 mod set;
 mod transfer;
 mod whole;
@@ -14,6 +15,7 @@ pub(crate) use keys::GeoKeys;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root, resume};
+use super::sought::{Seek, Sought};
 use crate::store::{DumpAt, Now, ShardStats, Store};
 use crate::types::arena::logged_arena;
 use keys::Totals;
@@ -87,6 +89,10 @@ impl<J: Journal> Type<J> for GeoKeys {
         let ended = self.search_turn(store, search, found);
         let number = if ended { self.place(store, search.root) } else { 0 };
         Ok(Turn { ended, number, gives_value: true, ..Turn::default() })
+    }
+
+    fn seek(&self, sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
+        seek::seek(sought)
     }
 
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {

@@ -84,7 +84,9 @@ impl OrderedTrees {
     ) {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let changed_at = store.last_sequence() + ahead;
+        let before = named.tree.heap_bytes();
         named.tree.publish(&mut arena_at(store, changed_at), planned);
+        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
     }
 
     /// Removes a key. True if it was there.

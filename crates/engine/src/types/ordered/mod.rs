@@ -5,6 +5,7 @@
 
 mod change;
 mod read;
+mod seek;
 mod transfer;
 mod trees;
 
@@ -12,6 +13,7 @@ pub(crate) use trees::OrderedTrees;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root, whole_read};
+use super::sought::{Seek, Sought};
 use crate::store::{DumpAt, Now, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_layout::kind::Kind;
@@ -87,6 +89,10 @@ impl<J: Journal> Type<J> for OrderedTrees {
         self.range_turn(store, reading, found)
     }
 
+    fn seek(&self, sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
+        seek::seek(sought)
+    }
+
     fn release(&mut self, store: &mut Store<J>, root: u32, _now: Now) -> bool {
         self.release_some(store, root)
     }
@@ -139,7 +145,13 @@ impl<J: Journal> Type<J> for OrderedTrees {
         for named in self.by_root.values().filter(|named| store.is_live(named.root)) {
             named.tree.check(&store.owner).map_err(|broken| broken.to_string())?;
         }
-        Ok(0)
+        let on_heap: u64 = self.by_root.values().map(|named| named.tree.heap_bytes()).sum();
+        match self.heap_bytes == on_heap {
+            true => Ok(0),
+            false => {
+                Err(format!("trees take {on_heap} bytes on the heap, not {}", self.heap_bytes))
+            }
+        }
     }
 
     fn heap_bytes(&mut self) -> u64 {

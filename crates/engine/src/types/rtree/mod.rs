@@ -16,6 +16,7 @@ mod record;
 mod refine;
 mod release;
 mod search;
+mod seek;
 mod stage;
 mod staging;
 mod transfer;
@@ -25,6 +26,7 @@ pub(crate) use trees::Trees;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root};
+use super::sought::{Seek, Sought};
 use crate::keys;
 use crate::store::{DumpAt, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot, slot_of};
@@ -116,6 +118,10 @@ impl<J: Journal> Type<J> for Trees {
         let is_enough = objects.iter().take(most).count() == most;
         found.truncate(bytes);
         is_enough
+    }
+
+    fn seek(&self, sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
+        seek::seek(sought)
     }
 
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {

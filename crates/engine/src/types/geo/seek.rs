@@ -1,17 +1,13 @@
-//! Searches of GEO keys for plans. A shard searches such a key by a circle or a box on the globe: for the
+//! Searches of GEO keys for plans. Such a key is searched by a circle or a box on the globe: for the
 //! nearest members the circle grows until it holds enough of them, and a window lies within a box.
 
-use remora_arena::Journal;
-use remora_engine::{LongRead, Now, Shard};
-use remora_layout::hash::KeyHash;
+use crate::types::sought::{Area, Met, Seek, Sought};
 use remora_layout::limits::MAX_NEAREST;
 use remora_layout::rect::Rect;
-use remora_plan::limits::MAX_WINDOW_OBJECTS;
-use remora_plan::{Area, Bytes};
+use remora_protocol::Request;
 use remora_protocol::geo::{
     Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members, Position, Shape,
 };
-use remora_protocol::message::Status;
 
 /// The first circle, in metres.
 const FIRST_RADIUS: f64 = 1_000.0;
@@ -22,81 +18,23 @@ const WHOLE_GLOBE: f64 = 20_100_000.0;
 /// Highest latitude of a position, degrees.
 const HIGHEST: f64 = 85.05112878;
 
-/// Members that were found, and how many come before those that follow, 0 for none.
-pub type Found = (Vec<Box<[u8]>>, u64);
-
-/// A search that is under way.
-pub struct GeoLook {
-    key: Bytes,
-    hash: KeyHash,
+struct SeekMembers {
     area: Area,
     /// Members that were given before, and how many are wanted.
     skip: usize,
     count: usize,
     /// Of the present circle; only for the nearest.
     radius: f64,
-    read: Option<LongRead>,
-    found: Vec<u8>,
-    wait: u64,
+    query: Vec<u8>,
 }
 
-impl GeoLook {
-    /// A search of this key's members.
-    pub fn new((key, hash): (Bytes, KeyHash), area: Area, (skip, count): (usize, usize)) -> Self {
-        let radius = FIRST_RADIUS;
-        Self { key, hash, area, skip, count, radius, read: None, found: Vec::new(), wait: 0 }
-    }
+/// The search for members.
+pub(super) fn seek(sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
+    let Sought::Objects { area, skip, count } = *sought else { return None };
+    Some(Box::new(SeekMembers { area, skip, count, radius: FIRST_RADIUS, query: Vec::new() }))
+}
 
-    /// The sequence that its result waits for.
-    pub const fn wait(&self) -> u64 {
-        self.wait
-    }
-
-    /// Goes on for a turn of the shard. The result, once it is there.
-    ///
-    /// # Errors
-    /// The shard refuses the search.
-    pub fn turn<J: Journal>(
-        &mut self,
-        shard: &mut Shard<J>,
-        now: Now,
-    ) -> Result<Option<Found>, Status> {
-        let Some(mut read) = self.read.take() else {
-            let Some(search) = self.search() else { return Ok(Some((Vec::new(), 0))) };
-            let mut query = Vec::new();
-            search.write(&mut query);
-            let query = GeoQuery::parse(&query).ok_or(Status::Malformed)?;
-            let request = GeoCommand::Search { query }.request();
-            self.found.clear();
-            return match shard.begin_read((&self.key, self.hash), request, now) {
-                Ok(read) => {
-                    self.read = Some(read);
-                    Ok(None)
-                }
-                Err(reply) => {
-                    self.wait = self.wait.max(reply.wait);
-                    match reply.status {
-                        Status::NotFound => Ok(Some((Vec::new(), 0))),
-                        status => Err(status),
-                    }
-                }
-            };
-        };
-        let turn = match shard.read_turn(&mut read, &mut self.found, now) {
-            Err(Status::NotFound | Status::NoTree) => return Ok(Some((Vec::new(), 0))),
-            turn => turn?,
-        };
-        self.wait = self.wait.max(shard.wait_of(&read));
-        if !turn.ended {
-            self.read = Some(read);
-            return Ok(None);
-        }
-        if turn.has_doubles {
-            shard.tidy(&read, &mut self.found);
-        }
-        Ok(self.result())
-    }
-
+impl SeekMembers {
     /// The next search; none if the area is not on the map.
     fn search(&self) -> Option<GeoSearch<'static>> {
         let (centre, shape) = match self.area {
@@ -105,15 +43,23 @@ impl GeoLook {
         };
         Some(GeoSearch { centre: Centre::At(centre), shape, enough: 0 })
     }
+}
 
-    /// What was found, unless the circle has to grow.
-    fn result(&mut self) -> Option<Found> {
-        let members = Members::in_list(&self.found);
+impl Seek for SeekMembers {
+    fn request(&mut self) -> Option<Request<'_>> {
+        let search = self.search()?;
+        self.query.clear();
+        search.write(&mut self.query);
+        Some(GeoCommand::Search { query: GeoQuery::parse(&self.query)? }.request())
+    }
+
+    fn take(&mut self, found: &[u8]) -> Option<Met> {
+        let members = Members::in_list(found);
         if let Area::Window(window) = self.area {
             let lies_within =
                 |member: &Member<'_>| window.intersects(&Position::of_score(member.score).point());
             let ids = members.filter(lies_within).map(|member| member.member.into());
-            return Some((ids.take(MAX_WINDOW_OBJECTS + 1).collect(), 0));
+            return Some(Met::Objects { ids: ids.take(self.count).collect(), next: 0 });
         }
         let mut members: Vec<_> = members.collect();
         let asked = self.skip.saturating_add(self.count).min(MAX_NEAREST);
@@ -125,9 +71,9 @@ impl GeoLook {
             let by_distance = one.distance.total_cmp(&other.distance);
             by_distance.then_with(|| one.member.cmp(other.member))
         });
-        let goes_on = members.len() >= asked;
+        let next = if members.len() >= asked { asked as u64 } else { 0 };
         let ids = members.iter().take(asked).skip(self.skip).map(|member| member.member.into());
-        Some((ids.collect(), if goes_on { asked as u64 } else { 0 }))
+        Some(Met::Objects { ids: ids.collect(), next })
     }
 }
 
