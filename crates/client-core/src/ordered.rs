@@ -107,6 +107,8 @@ pub struct OrderedEvents {
     pub ranges: u64,
     /// A walk began again at the root, as nodes had gone.
     pub began_again: u64,
+    /// Kept nodes were forgotten, as they led to nodes that were divided or had gone.
+    pub led_astray: u64,
     /// The tree was no longer at its known place.
     pub gone: u64,
     /// The tree may have expired.
@@ -467,6 +469,7 @@ impl OpenOrdered {
         let (most, bytes) = ((issued, u64::MAX), known.header.node_bytes as usize);
         let mut wide = Wide::new(walk, place, bytes, most, &mut cache);
         let walked = self.follow(core, known, &mut wide, cost);
+        self.events.led_astray += wide.forgotten();
         let walk = wide.walk;
         self.kept.nodes = cache;
         cost.retries += u64::from(walk.retries());

@@ -59,7 +59,7 @@ pub enum Probe {
     TreeRead,
     /// A walk over a tree began again, as entries had left a node.
     TreeBeganAgain,
-    /// One did, as a node that was kept had changed.
+    /// Kept nodes of an ordered tree led astray.
     TreeStaleKept,
     /// A tree's node or header was read while it was being changed.
     TreeTorn,
@@ -153,8 +153,8 @@ pub enum Probe {
     OrderedRangeRead,
     /// A walk over one began again, as nodes had gone.
     OrderedBeganAgain,
-    /// One did, as a node that was kept had changed.
-    OrderedStaleKept,
+    /// Kept nodes of an ordered tree led astray.
+    OrderedLedAstray,
     /// An ordered tree was no longer where it was known.
     OrderedGone,
     /// One may have expired when it was read.
@@ -198,7 +198,7 @@ impl Probe {
         Self::OrderedRead,
         Self::OrderedRangeRead,
         Self::OrderedBeganAgain,
-        Self::OrderedStaleKept,
+        Self::OrderedLedAstray,
         Self::OrderedGone,
         Self::OrderedExpired,
     ];
@@ -286,7 +286,7 @@ impl Probe {
         Self::OrderedRead,
         Self::OrderedRangeRead,
         Self::OrderedBeganAgain,
-        Self::OrderedStaleKept,
+        Self::OrderedLedAstray,
         Self::OrderedGone,
         Self::OrderedExpired,
     ];
@@ -333,7 +333,7 @@ impl Probes {
     /// Adds the read counters of an ordered tree's view.
     pub fn add_ordered(&mut self, events: &OrderedEvents) {
         self.add(Probe::OrderedBeganAgain, events.began_again);
-        self.add(Probe::OrderedStaleKept, events.stale_kept);
+        self.add(Probe::OrderedLedAstray, events.led_astray);
         self.add(Probe::OrderedGone, events.gone);
         self.add(Probe::OrderedExpired, events.expired);
     }

@@ -8,7 +8,9 @@ use crate::history::Begun;
 use crate::ordered::{OrderedSwarm, is_link, register_named};
 use crate::probes::Probe;
 use crate::values::{HashName, Register, encode};
-use remora_client_core::{Error, OpenOrdered, OrderedEntries, OrderedValue, Path, Session};
+use remora_client_core::{
+    Error, OpenOrdered, OrderedCache, OrderedEntries, OrderedValue, Path, Session,
+};
 use remora_layout::packed::Field;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -94,7 +96,7 @@ impl SimClient {
             return Ok(view);
         }
         let mut view = session.open_ordered(&tree.key())?;
-        view.set_cache_bytes(swarm.kept_bytes);
+        view.set_cache(OrderedCache { bytes: swarm.kept_bytes, ..OrderedCache::default() });
         Ok(view)
     }
 

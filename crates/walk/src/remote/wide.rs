@@ -70,6 +70,8 @@ pub struct Wide<'c, W: Walk> {
     planned_reads: u64,
     /// The walk's result, while READs of versions are still in flight.
     found: Option<W::Found>,
+    /// Cached nodes that were forgotten because they led astray.
+    forgotten: u64,
 }
 
 impl<'c, W: Walk> Wide<'c, W> {
@@ -105,7 +107,13 @@ impl<'c, W: Walk> Wide<'c, W> {
             most_reads,
             planned_reads: 0,
             found: None,
+            forgotten: 0,
         }
+    }
+
+    /// Cached nodes that were forgotten because they led astray.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Feeds the walk from its last restart until it ends. No READ is in flight when it returns,
@@ -138,6 +146,7 @@ impl<'c, W: Walk> Wide<'c, W> {
         let lowest = self.used.iter().map(|(_, level)| *level).min();
         for (at, level) in self.used.drain(..) {
             if !is_found || Some(level) == lowest {
+                self.forgotten += 1;
                 self.cache.forget(at);
             }
         }
