@@ -435,7 +435,7 @@ pub struct OrderedNode<'a> {
 impl<'a> OrderedNode<'a> {
     /// The node that bytes hold, which may be longer; `None` if they hold none. It checks what the
     /// other methods rely on, and neither version nor checksum: the owner reads its own memory so.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() < ORDERED_HEADER_BYTES {
             return None;
@@ -572,8 +572,21 @@ impl<'a> OrderedNode<'a> {
     }
 
     /// The index of a key between the fences; if it is not there, that of the first greater one.
-    #[inline]
+    #[inline(always)]
     pub fn position(&self, key: &[u8]) -> Result<usize, usize> {
+        if self.keys == KeyForm::Integers
+            && let Some(key) = key.first_chunk()
+        {
+            // The head is the whole key.
+            let (key, heads) = (u64::from_be_bytes(*key), self.heads());
+            let index = heads.partition_point(|head| u64::from_le_bytes(*head) < key);
+            let is_there = heads.get(index).is_some_and(|head| u64::from_le_bytes(*head) == key);
+            return if is_there { Ok(index) } else { Err(index) };
+        }
+        self.position_of_string(key)
+    }
+
+    fn position_of_string(&self, key: &[u8]) -> Result<usize, usize> {
         let suffix = Suffix::of(key.get(self.prefix..).unwrap_or_default());
         let heads = self.heads();
         let first = heads.partition_point(|head| u64::from_le_bytes(*head) < suffix.head);
@@ -592,7 +605,7 @@ impl<'a> OrderedNode<'a> {
     }
 
     /// The index of the child for a key between the fences, of an inner node.
-    #[inline]
+    #[inline(always)]
     pub fn child_index(&self, key: &[u8]) -> usize {
         self.position(key).unwrap_or_else(|next| next.saturating_sub(1))
     }

@@ -8,7 +8,7 @@ use remora_layout::btree::{
     least_node_bytes,
 };
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT, SLOT_UNIT_BYTES,
+    CACHE_LINE_BYTES, MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT, SLOT_UNIT_BYTES,
     WORD_BYTES,
 };
 use remora_layout::node::{Home, NodeRef};
@@ -109,6 +109,9 @@ impl Options {
         if is_sound { Ok(self) } else { Err(TreeError::BadOptions) }
     }
 }
+
+/// Bytes of a node that are fetched before they are looked at.
+const FETCHED_BYTES: usize = 512;
 
 /// A tree of keys with values. Each key occurs once.
 pub struct Tree {
@@ -236,8 +239,18 @@ impl Tree {
         for _ in 1..self.header.height {
             let node = self.node(owner, at);
             at = node.child(node.child_index(key)).expect("an inner node has children");
+            self.prefetch(owner, at);
         }
         at
+    }
+
+    /// Asks the processor for the lines that a search in a node reads.
+    #[inline]
+    pub(super) fn prefetch<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) {
+        let lines = self.options.node_bytes.min(FETCHED_BYTES) / CACHE_LINE_BYTES;
+        for line in 0..lines {
+            owner.prefetch(at.offset() + line * CACHE_LINE_BYTES);
+        }
     }
 
     /// The value of a key; `None` if it is not there.
