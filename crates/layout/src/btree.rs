@@ -56,6 +56,10 @@ use crate::record::{Mutable, Reject, verify_root_words};
 use crate::tree::RootPlace;
 use std::cmp::Ordering;
 
+mod splice;
+
+pub use splice::Splice;
+
 /// Bytes of a node before its fences.
 pub const ORDERED_HEADER_BYTES: usize = 80;
 /// Bytes of a tree's header.
@@ -316,22 +320,31 @@ impl Heap<'_> {
             Payload::Child(at) => return at.to_word(),
             Payload::Value(value) => value,
         };
-        let mut word = [0; WORD_BYTES];
         if are_words {
-            word.copy_from_slice(value.bytes);
-            return u64::from_le_bytes(word);
-        }
-        word[0] = value.kind as u8;
-        if value.bytes.len() <= SHORT_VALUE_BYTES {
-            word[1] = value.bytes.len() as u8;
-            word[2..2 + value.bytes.len()].copy_from_slice(value.bytes);
+            word_at(value.bytes, 0)
+        } else if value.bytes.len() <= SHORT_VALUE_BYTES {
+            short_word(value)
         } else {
-            word[1] = IN_HEAP;
-            word[2..4].copy_from_slice(&self.push(value.bytes).to_le_bytes());
-            word[4..6].copy_from_slice(&(value.bytes.len() as u16).to_le_bytes());
+            heap_word(value, self.push(value.bytes) as usize)
         }
-        u64::from_le_bytes(word)
     }
+}
+
+/// The payload of a value that lies in it.
+fn short_word(value: Value<'_>) -> u64 {
+    let mut word = [0; WORD_BYTES];
+    word[0] = value.kind as u8;
+    word[1] = value.bytes.len() as u8;
+    word[2..2 + value.bytes.len()].copy_from_slice(value.bytes);
+    u64::from_le_bytes(word)
+}
+
+/// The payload of a value that lies in the heap.
+const fn heap_word(value: Value<'_>, at: usize) -> u64 {
+    value.kind as u64
+        | (IN_HEAP as u64) << 8
+        | (at as u16 as u64) << 16
+        | (value.bytes.len() as u16 as u64) << 32
 }
 
 /// Encodes a node, its first three words apart, which its writer stores. Returns the used bytes.
@@ -348,9 +361,8 @@ pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> u
     let high_bytes = high.map_or(0, <[u8]>::len);
     let parts = Parts::of(keys, items.len(), low.len() + high_bytes);
     let are_words = are_words(level, items);
-    let form = keys as u8
-        | if high.is_some() { HAS_HIGH } else { 0 }
-        | if are_words { WORDS } else { 0 };
+    let form =
+        keys as u8 | if high.is_some() { HAS_HIGH } else { 0 } | if are_words { WORDS } else { 0 };
     let shape =
         items.len() as u64 | (level as u64) << 16 | (form as u64) << 24 | (used as u64) << 32;
     let fences = low.len() as u64 | (high_bytes as u64) << 16 | (prefix as u64) << 32;

@@ -8,8 +8,8 @@ use remora_layout::btree::{
     least_node_bytes,
 };
 use remora_layout::limits::{
-    CACHE_LINE_BYTES, MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT, SLOT_UNIT_BYTES,
-    WORD_BYTES,
+    CACHE_LINE_BYTES, MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT,
+    SLOT_UNIT_BYTES, WORD_BYTES,
 };
 use remora_layout::node::{Home, NodeRef};
 
