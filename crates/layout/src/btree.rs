@@ -587,10 +587,10 @@ impl<'a> OrderedNode<'a> {
     #[inline(always)]
     pub fn position(&self, key: &[u8]) -> Result<usize, usize> {
         if self.keys == KeyForm::Integers
-            && let Some(key) = key.first_chunk()
+            && let Ok(key) = <[u8; INTEGER_BYTES]>::try_from(key)
         {
             // The head is the whole key.
-            let (key, heads) = (u64::from_be_bytes(*key), self.heads());
+            let (key, heads) = (u64::from_be_bytes(key), self.heads());
             let index = heads.partition_point(|head| u64::from_le_bytes(*head) < key);
             let is_there = heads.get(index).is_some_and(|head| u64::from_le_bytes(*head) == key);
             return if is_there { Ok(index) } else { Err(index) };

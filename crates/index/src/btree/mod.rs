@@ -1,7 +1,7 @@
 //! B+trees: ordered keys with values, which clients read (Fat-B+Tree III, IV).
 //!
-//! `tree` is the owner's interface to one key, `range` to many; `plan` computes a change on images
-//! of nodes (`image`) and publishes it; `bulk` builds a tree of sorted entries; `check` looks for
+//! `tree` is the owner's interface to one key, `range` to many; `edit` makes the usual changes from the
+//! bytes of nodes, `plan` all others on images of nodes (`image`); both publish them; `bulk` builds a tree of sorted entries; `check` looks for
 //! broken invariants. `get` is the walk by which all others read a key, `scan` the one by which they
 //! read a range.
 //!
@@ -21,6 +21,7 @@
 mod bulk;
 mod change;
 mod check;
+mod edit;
 mod gathered;
 mod get;
 mod image;

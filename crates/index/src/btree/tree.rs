@@ -123,6 +123,8 @@ pub struct Tree {
     pub(super) options: Options,
     pub(super) keys: u64,
     pub(super) scratch: Vec<u8>,
+    /// Inner nodes from the root down to the leaf found last, and the index of the child.
+    pub(super) path: Vec<(NodeRef, usize)>,
 }
 
 /// A node in its owner's memory.
@@ -157,7 +159,8 @@ impl Tree {
 
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
-        self.pool.heap_bytes() + (size_of::<Self>() + self.scratch.capacity()) as u64
+        let path = self.path.capacity() * size_of::<(NodeRef, usize)>();
+        self.pool.heap_bytes() + (size_of::<Self>() + self.scratch.capacity() + path) as u64
     }
 
     /// The settings.

@@ -215,8 +215,10 @@ impl OrderedNode<'_> {
     ) {
         moved.copy(self.bytes, &mut into[new.heap..]);
         if self.level == 0 && !self.are_words {
-            for word in into[new.payloads..new.rests].as_chunks_mut::<WORD_BYTES>().0 {
-                if word[1] == IN_HEAP {
+            let words = into[new.payloads..new.rests].as_chunks_mut::<WORD_BYTES>().0;
+            let new = Some(index).filter(|_| splice.payloads().1 > 0);
+            for (at, word) in words.iter_mut().enumerate() {
+                if word[1] == IN_HEAP && Some(at) != new {
                     moved.correct(&mut word[2..]);
                 }
             }
@@ -226,7 +228,12 @@ impl OrderedNode<'_> {
             let (into, padding) =
                 into[new.rests..new.heap].split_at_mut(entries_bytes(self.entries, splice));
             copy_around(rests, into, index, splice.keys(), REST_BYTES);
-            into.as_chunks_mut::<REST_BYTES>().0.iter_mut().for_each(|rest| moved.correct(rest));
+            let new = Some(index).filter(|_| splice.keys().1 > 0);
+            for (at, rest) in into.as_chunks_mut::<REST_BYTES>().0.iter_mut().enumerate() {
+                if Some(at) != new {
+                    moved.correct(rest);
+                }
+            }
             padding.fill(0);
         }
     }

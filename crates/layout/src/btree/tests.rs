@@ -316,7 +316,7 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
                 }
             };
             let content = Content { items: &items, ..base };
-            let mut into = vec![0xee; MAX_ORDERED_NODE_BYTES];
+            let mut into = vec![random.pick(&[0, 1, 0xff]); MAX_ORDERED_NODE_BYTES];
             let parsed = OrderedNode::parse(&before).unwrap();
             let Some(used) = parsed.spliced(index, splice, &mut into) else {
                 refused += 1;
