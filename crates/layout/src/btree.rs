@@ -56,8 +56,10 @@ use crate::record::{Mutable, Reject, verify_root_words};
 use crate::tree::RootPlace;
 use std::cmp::Ordering;
 
+mod owned;
 mod splice;
 
+pub use owned::Columns;
 pub use splice::Splice;
 
 /// Bytes of a node before its fences.
@@ -590,10 +592,7 @@ impl<'a> OrderedNode<'a> {
             && let Ok(key) = <[u8; INTEGER_BYTES]>::try_from(key)
         {
             // The head is the whole key.
-            let (key, heads) = (u64::from_be_bytes(key), self.heads());
-            let index = heads.partition_point(|head| u64::from_le_bytes(*head) < key);
-            let is_there = heads.get(index).is_some_and(|head| u64::from_le_bytes(*head) == key);
-            return if is_there { Ok(index) } else { Err(index) };
+            return owned::position(self.heads(), u64::from_be_bytes(key));
         }
         self.position_of_string(key)
     }

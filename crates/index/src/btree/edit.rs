@@ -44,16 +44,13 @@ pub(super) struct Division {
 
 /// Finds the leaf of a key, and fetches what its change will touch.
 pub(super) fn find<J: Journal>(tree: &mut Tree, owner: &Owner<J>, key: &[u8]) -> Found {
-    tree.path.clear();
-    let mut at = tree.header.root;
-    for _ in 1..tree.header.height {
-        let node = tree.node(owner, at);
-        let index = node.child_index(key);
+    let mut path = std::mem::take(&mut tree.path);
+    path.clear();
+    let at = tree.descend(owner, key, |at, index| {
         owner.prefetch(tree.count_word(at, index) * WORD_BYTES);
-        tree.path.push((at, index));
-        at = node.child(index).expect("an inner node has children");
-        tree.prefetch(owner, at);
-    }
+        path.push((at, index));
+    });
+    tree.path = path;
     Found { at, position: tree.node(owner, at).position(key) }
 }
 
