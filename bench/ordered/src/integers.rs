@@ -141,7 +141,8 @@ pub fn compare(count: usize, rounds: usize) {
         contestants.push((format!("ours, {fan_out}"), Box::new(ours(fan_out, count))));
     }
     let keys = keys(all_keys(count));
-    run(&keys[..], count, rounds, contestants, Random::new(2));
+    let select = |keys: &Keys, numbers: &[usize]| numbers.iter().map(|&at| keys[at]).collect();
+    run(&keys[..], count, rounds, contestants, select, Random::new(2));
 }
 
 pub fn one(fan_out: usize, count: usize, rounds: usize) {
@@ -151,10 +152,11 @@ pub fn one(fan_out: usize, count: usize, rounds: usize) {
     let mut random = Random::new(2);
     let (mut gets, mut ranges) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let numbers: Vec<usize> = (0..100_000).map(|_| random.below(count)).collect();
-        gets.push(nanos(numbers.len(), || black_box(Map::get(&tree, &keys[..], &numbers))).0);
+        let asked: Vec<u64> = (0..100_000).map(|_| keys[random.below(count)]).collect();
+        let numbers: Vec<usize> = (0..asked.len()).collect();
+        gets.push(nanos(numbers.len(), || black_box(Map::get(&tree, &asked[..], &numbers))).0);
         let few = &numbers[..10_000];
-        ranges.push(nanos(few.len(), || black_box(Map::range(&tree, &keys[..], few))).0);
+        ranges.push(nanos(few.len(), || black_box(Map::range(&tree, &asked[..], few))).0);
     }
     println!(
         "{count} keys: fill {fill:.0} ns, get {:.0}, range {:.0}",

@@ -23,6 +23,15 @@ impl Keys {
         let from = number.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[from..self.ends[number]]
     }
+
+    fn select(&self, numbers: &[usize]) -> Box<Self> {
+        let mut keys = Self { bytes: Vec::new(), ends: Vec::new() };
+        for &number in numbers {
+            keys.bytes.extend_from_slice(self.of(number));
+            keys.ends.push(keys.bytes.len());
+        }
+        Box::new(keys)
+    }
 }
 
 const SCHEMES: [&str; 4] = ["https://www.", "https://www.", "https://", "http://"];
@@ -159,5 +168,5 @@ pub fn compare(count: usize, rounds: usize) {
         let tree = Ours::new(options, count * 220 + (16 << 20));
         contestants.push((format!("ours, {fan_out}"), Box::new(tree)));
     }
-    run(&keys, count, rounds, contestants, Random::new(2));
+    run(&keys, count, rounds, contestants, Keys::select, Random::new(2));
 }

@@ -132,7 +132,7 @@ impl Tree {
             // Leaves are half full at least, most of them.
             let leaves = range.limit.div_ceil(self.options.fan_out / 2).min(FETCHED_LEAVES);
             for index in index + 1..(index + 1 + leaves).min(parent.entries()) {
-                self.prefetch(owner, parent.child(index).expect("an entry"));
+                self.prefetch(owner, parent.child(index).expect("an entry"), true);
             }
         }
         leaf

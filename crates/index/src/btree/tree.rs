@@ -81,7 +81,7 @@ impl Options {
                 let usual = (2 * WORD_BYTES + value_bytes.min(USUAL_BYTES)).max(3 * WORD_BYTES);
                 let full = ORDERED_HEADER_BYTES + 2 * INTEGER_BYTES + fan_out * usual;
                 let least = least_node_bytes(fan_out, INTEGER_BYTES, value_bytes);
-                let node_bytes = least.max(full).next_multiple_of(SLOT_UNIT_BYTES);
+                let node_bytes = least.max(full).next_multiple_of(CACHE_LINE_BYTES);
                 Self { keys, fan_out, key_bytes: INTEGER_BYTES, value_bytes, node_bytes }
             }
             KeyForm::Bytes => Self::byte_strings(fan_out, key_bytes, value_bytes, USUAL_BYTES),
@@ -110,7 +110,8 @@ impl Options {
 }
 
 /// Bytes of a node that are fetched before they are looked at.
-const FETCHED_BYTES: usize = 640;
+const FETCHED_BYTES: usize = 512;
+const FETCHED_LEAF_BYTES: usize = 1024;
 
 /// A tree of keys with values. Each key occurs once.
 pub struct Tree {
@@ -252,30 +253,32 @@ impl Tree {
         let mut at = self.header.root;
         let number = <[u8; INTEGER_BYTES]>::try_from(key).map(u64::from_be_bytes);
         if let (KeyForm::Integers, Ok(key)) = (self.options.keys, number) {
-            for _ in 1..self.header.height {
+            for level in (1..self.header.height).rev() {
                 let bytes = owner.slice(at.offset(), self.options.node_bytes);
                 let node = Columns::of(bytes).expect("the owner's own");
                 let index = node.child_index(key);
                 each(at, index);
                 at = node.child(index).expect("an inner node has children");
-                self.prefetch(owner, at);
+                self.prefetch(owner, at, level == 1);
             }
             return at;
         }
-        for _ in 1..self.header.height {
+        for level in (1..self.header.height).rev() {
             let node = self.node(owner, at);
             let index = node.child_index(key);
             each(at, index);
             at = node.child(index).expect("an inner node has children");
-            self.prefetch(owner, at);
+            self.prefetch(owner, at, level == 1);
         }
         at
     }
 
-    /// Asks the processor for the lines that a search in a node reads.
+    /// Asks the processor for the lines that a search in a node reads: of inner nodes, most of
+    /// which are in its caches, the first ones.
     #[inline(always)]
-    pub(super) fn prefetch<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) {
-        let lines = self.options.node_bytes.min(FETCHED_BYTES) / CACHE_LINE_BYTES;
+    pub(super) fn prefetch<J: Journal>(&self, owner: &Owner<J>, at: NodeRef, is_leaf: bool) {
+        let most = if is_leaf { FETCHED_LEAF_BYTES } else { FETCHED_BYTES };
+        let lines = self.options.node_bytes.min(most) / CACHE_LINE_BYTES;
         for line in 0..lines {
             owner.prefetch(at.offset() + line * CACHE_LINE_BYTES);
         }
