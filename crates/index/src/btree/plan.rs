@@ -5,7 +5,9 @@ use super::image::{Entry, Image, Owned, Room};
 use super::tree::Tree;
 use crate::pool::{self, Arena, begin_new, finish, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
-use remora_layout::btree::{ORDERED_ROOT_BYTES, OrderedHeader, Ownership, encode, room_bytes};
+use remora_layout::btree::{
+    ORDERED_HEADER_BYTES, ORDERED_ROOT_BYTES, OrderedHeader, Ownership, encode, room_bytes,
+};
 use remora_layout::limits::WORD_BYTES;
 use remora_layout::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, word};
 use remora_layout::record::State;
@@ -363,6 +365,17 @@ fn store_over<J: Journal>(tree: &mut Tree, arena: &mut Arena<'_, J>, at: NodeRef
     store_counts(tree, arena.owner, at, image);
 }
 
+/// Stores those words of a node's fixed part that differ.
+fn store_header_words<J: Journal>(owner: &mut Owner<J>, at: NodeRef, bytes: &[u8]) {
+    let words = bytes[..ORDERED_HEADER_BYTES].as_chunks::<WORD_BYTES>().0;
+    for (index, bytes) in words.iter().enumerate().skip(word::SHAPE) {
+        let (index, value) = (word_of(at, index), u64::from_le_bytes(*bytes));
+        if owner.word(index) != value {
+            owner.store(index, value);
+        }
+    }
+}
+
 /// The same, of its encoded bytes and without counts.
 pub(super) fn store_over_bytes<J: Journal>(
     owner: &mut Owner<J>,
@@ -373,14 +386,19 @@ pub(super) fn store_over_bytes<J: Journal>(
     let version = owner.word(word_of(at, word::VERSION)) | 1;
     owner.store(word_of(at, word::VERSION), version);
     owner.release();
-    let words = bytes.as_chunks::<WORD_BYTES>().0;
-    for (index, bytes) in words.iter().enumerate().skip(word::SHAPE) {
-        let (index, value) = (word_of(at, index), u64::from_le_bytes(*bytes));
-        if owner.word(index) != value {
-            owner.store(index, value);
-        }
+    store_header_words(owner, at, bytes);
+    let behind = at.offset() + ORDERED_HEADER_BYTES;
+    let new = &bytes[ORDERED_HEADER_BYTES..];
+    let old = owner.slice(behind, new.len()).as_chunks::<WORD_BYTES>().0;
+    let mut pairs = new.as_chunks::<WORD_BYTES>().0.iter().zip(old);
+    let differ = |(new, old): (&[u8; WORD_BYTES], &[u8; WORD_BYTES])| new != old;
+    if let Some(first) = pairs.position(differ) {
+        // From the first word that differs to the last one.
+        let last = pairs.rposition(differ).map_or(first, |last| first + 1 + last);
+        let changed = first * WORD_BYTES..(last + 1) * WORD_BYTES;
+        owner.store_bytes(behind + changed.start, &new[changed]);
     }
-    finish(owner, home, CheckedPart::OrderedNode, at, words.len() * WORD_BYTES, version + 1);
+    finish(owner, home, CheckedPart::OrderedNode, at, bytes.len(), version + 1);
 }
 
 /// Writes a tree's header, the first time or over an older one.
