@@ -20,6 +20,10 @@ pub struct OrderedFixture<J: Journal> {
     pub tree: Tree,
     pub map: BTreeMap<Vec<u8>, (ValueKind, Vec<u8>)>,
     pub options: Options,
+    /// Values of 100 that are a word.
+    pub words: u64,
+    /// Sequence of the changes.
+    pub sequence: u64,
 }
 
 /// Settings for a form of keys.
@@ -38,12 +42,13 @@ impl<J: Journal> OrderedFixture<J> {
         let at = NodeRef { slot: slot.slot, generation: slot.generation };
         let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
         let tree = Tree::create(&mut arena, HOME, at, options).unwrap();
-        Self { owner, slots, tree, map: BTreeMap::new(), options }
+        Self { owner, slots, tree, map: BTreeMap::new(), options, words: 0, sequence: 1 }
     }
 
     /// The tree and what its writer works with.
     pub fn parts(&mut self) -> (&mut Tree, Arena<'_, J>) {
-        let arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 1 };
+        let (owner, slots) = (&mut self.owner, &mut self.slots);
+        let arena = Arena { owner, slots, changed_at: self.sequence };
         (&mut self.tree, arena)
     }
 
@@ -67,6 +72,9 @@ impl<J: Journal> OrderedFixture<J> {
 
     /// A random value that a leaf has room for.
     pub fn value(&self, random: &mut Random) -> (ValueKind, Vec<u8>) {
+        if self.words > 0 && random.below(100u64) < self.words {
+            return (ValueKind::Bytes, random.bytes(8));
+        }
         let most = self.options.value_bytes;
         let bytes = if random.one_in(4) { most } else { most.min(9) };
         (random.pick(&KINDS), random.bytes_up_to(bytes))

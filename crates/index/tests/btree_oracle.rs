@@ -3,8 +3,10 @@
 use crate::btree_fixture::{FAN_OUTS, OrderedFixture, key, options};
 use remora_arena::{Journal, NoJournal};
 use remora_index::btree::{Direction, Options, Range, TreeError};
-use remora_layout::btree::{KeyForm, Value, ValueKind};
+use remora_layout::btree::{KeyForm, OrderedNode, Value, ValueKind};
+use remora_layout::node::{NodeRef, word};
 use remora_testing::Random;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 const FORMS: [KeyForm; 2] = [KeyForm::Integers, KeyForm::Bytes];
@@ -65,9 +67,10 @@ fn compare_ranges<J: Journal>(fixture: &OrderedFixture<J>, random: &mut Random) 
 }
 
 /// Grows and shrinks three times, then deletes every key.
-fn run(options: Options, steps: usize, seed: u64) -> (u64, u64) {
+fn run(options: Options, words: u64, steps: usize, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let mut fixture = OrderedFixture::new(options, 16 << 20, NoJournal);
+    fixture.words = words;
     let mut most = (0, 0);
     for step in 0..steps {
         let grows = (step * 6 / steps).is_multiple_of(2);
@@ -116,12 +119,66 @@ fn run(options: Options, steps: usize, seed: u64) -> (u64, u64) {
 fn random_programs_give_what_a_map_gives() {
     for keys in FORMS {
         for fan_out in FAN_OUTS {
-            for seed in 0..3 {
-                let (nodes, height) = run(options(keys, fan_out), 6_000, seed);
+            // No leaves of words, some that are and become none, all.
+            for (seed, words) in [0, 0, 98, 100].into_iter().enumerate() {
+                let options = options(keys, fan_out);
+                let (nodes, height) = run(options, words, 6_000, seed as u64);
                 let least = if fan_out == 64 { 2 } else { 3 };
                 assert!(nodes > 10 && height >= least, "{keys:?} {fan_out}: {nodes} {height}");
             }
         }
+    }
+}
+
+/// The nodes of a tree, with version and sequence of the last change.
+fn versions(fixture: &OrderedFixture<NoJournal>) -> BTreeMap<NodeRef, (u64, u64)> {
+    let (owner, header) = (&fixture.owner, fixture.tree.header());
+    let (mut found, mut waiting) = (BTreeMap::new(), vec![header.root]);
+    while let Some(at) = waiting.pop() {
+        let bytes = owner.slice(at.offset(), fixture.options.node_bytes);
+        let node = OrderedNode::parse(bytes).unwrap();
+        let version = owner.word(at.offset() / 8 + word::VERSION);
+        found.insert(at, (version, node.changed_at()));
+        if node.level() > 0 {
+            waiting.extend((0..node.entries()).map(|index| node.child(index).unwrap()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_change_marks_the_nodes_that_it_changes_and_no_others() {
+    for keys in FORMS {
+        let mut random = Random::new(9);
+        let mut fixture = OrderedFixture::new(options(keys, 16), 16 << 20, NoJournal);
+        let mut before = versions(&fixture);
+        for sequence in 2..1_500 {
+            fixture.sequence = sequence;
+            fixture.words = if sequence < 700 { 100 } else { 60 };
+            match fixture.some(&mut random) {
+                Some(known) if random.one_in(4) => fixture.delete(&known),
+                known => {
+                    let new = key(&mut random, keys, MANY);
+                    let any = known.filter(|_| random.one_in(3)).unwrap_or(new);
+                    let (kind, bytes) = fixture.value(&mut random);
+                    fixture.set(&any, kind, &bytes);
+                }
+            }
+            let after = versions(&fixture);
+            let mut changed = 0;
+            for (at, state) in &after {
+                if before.get(at).map(|before| before.0) == Some(state.0) {
+                    assert_eq!(before[at], *state);
+                } else {
+                    assert_eq!(state.1, sequence, "{at:?} is changed and does not say so");
+                    changed += 1;
+                }
+            }
+            let height = usize::from(fixture.tree.header().height);
+            assert!((1..=2 * height).contains(&changed) || height == 1, "{changed} nodes");
+            before = after;
+        }
+        fixture.check();
     }
 }
 

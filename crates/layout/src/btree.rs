@@ -37,7 +37,9 @@
 //! ```text
 //!  | kind 8 | bytes 8 | bytes of the value 48        |   values of up to 6 bytes
 //!  | kind 8 | 0xff 8  | offset 16 | bytes 16 | 0 16  |   the value lies in the heap
+//!  | bytes of the value 64                           |   all payloads, if form, bit 3
 //! ```
+//! Form, bit 3: each value of the leaf is 8 bytes, of the kind [`ValueKind::Bytes`].
 //!
 //! Checks of the fixed part come first. After that no offset is believed: what lies outside of the
 //! node is read as nothing, so that forged bytes never end the reader.
@@ -53,6 +55,12 @@ use crate::node::{
 use crate::record::{Mutable, Reject, verify_root_words};
 use crate::tree::RootPlace;
 use std::cmp::Ordering;
+
+mod owned;
+mod splice;
+
+pub use owned::Columns;
+pub use splice::Splice;
 
 /// Bytes of a node before its fences.
 pub const ORDERED_HEADER_BYTES: usize = 80;
@@ -71,6 +79,7 @@ const REST_BYTES: usize = 4;
 const IN_HEAP: u8 = 0xff;
 const BYTE_STRINGS: u8 = 1;
 const HAS_HIGH: u8 = 2;
+const WORDS: u8 = 8;
 
 /// Word offsets in a node, beside [`crate::node::word`].
 pub mod word {
@@ -198,7 +207,18 @@ const fn heap_value_bytes(bytes: usize) -> usize {
     if bytes > SHORT_VALUE_BYTES { bytes } else { 0 }
 }
 
-/// Bytes that one entry takes in a node whose prefix has so many bytes.
+/// Whether each of the items has a value that is a payload's word.
+fn are_words(level: u8, items: &[Item<'_>]) -> bool {
+    level == 0 && !items.is_empty() && items.iter().all(|item| is_word(item.payload))
+}
+
+/// Whether a payload may stand in a leaf whose values are words.
+fn is_word(payload: Payload<'_>) -> bool {
+    let Payload::Value(value) = payload else { return false };
+    value.kind == ValueKind::Bytes && value.bytes.len() == WORD_BYTES
+}
+
+/// Bytes that one entry takes at most in a node whose prefix has so many bytes.
 pub fn item_bytes(keys: KeyForm, prefix: usize, item: &Item<'_>) -> usize {
     let value = match item.payload {
         Payload::Child(_) => 0,
@@ -213,11 +233,12 @@ pub fn item_bytes(keys: KeyForm, prefix: usize, item: &Item<'_>) -> usize {
 
 /// Bytes that a node with this content uses; a multiple of a word.
 pub fn encoded_bytes(content: &Content<'_>) -> usize {
-    let Content { keys, low, high, items, .. } = *content;
+    let Content { level, keys, low, high, items, .. } = *content;
     let prefix = prefix_bytes(keys, low, high);
     let parts = Parts::of(keys, items.len(), low.len() + high.map_or(0, <[u8]>::len));
     let whole: usize = items.iter().map(|item| item_bytes(keys, prefix, item)).sum();
-    let heap = whole - items.len() * (2 * WORD_BYTES + rest_bytes(keys));
+    let value = if are_words(level, items) { WORD_BYTES } else { 0 };
+    let heap = whole - items.len() * (2 * WORD_BYTES + rest_bytes(keys) + value);
     (parts.heap + heap).next_multiple_of(WORD_BYTES)
 }
 
@@ -296,23 +317,36 @@ impl Heap<'_> {
         self.bytes[at..at + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
     }
 
-    fn payload(&mut self, payload: Payload<'_>) -> u64 {
+    fn payload(&mut self, payload: Payload<'_>, are_words: bool) -> u64 {
         let value = match payload {
             Payload::Child(at) => return at.to_word(),
             Payload::Value(value) => value,
         };
-        let mut word = [0; WORD_BYTES];
-        word[0] = value.kind as u8;
-        if value.bytes.len() <= SHORT_VALUE_BYTES {
-            word[1] = value.bytes.len() as u8;
-            word[2..2 + value.bytes.len()].copy_from_slice(value.bytes);
+        if are_words {
+            word_at(value.bytes, 0)
+        } else if value.bytes.len() <= SHORT_VALUE_BYTES {
+            short_word(value)
         } else {
-            word[1] = IN_HEAP;
-            word[2..4].copy_from_slice(&self.push(value.bytes).to_le_bytes());
-            word[4..6].copy_from_slice(&(value.bytes.len() as u16).to_le_bytes());
+            heap_word(value, self.push(value.bytes) as usize)
         }
-        u64::from_le_bytes(word)
     }
+}
+
+/// The payload of a value that lies in it.
+fn short_word(value: Value<'_>) -> u64 {
+    let mut word = [0; WORD_BYTES];
+    word[0] = value.kind as u8;
+    word[1] = value.bytes.len() as u8;
+    word[2..2 + value.bytes.len()].copy_from_slice(value.bytes);
+    u64::from_le_bytes(word)
+}
+
+/// The payload of a value that lies in the heap.
+const fn heap_word(value: Value<'_>, at: usize) -> u64 {
+    value.kind as u64
+        | (IN_HEAP as u64) << 8
+        | (at as u16 as u64) << 16
+        | (value.bytes.len() as u16 as u64) << 32
 }
 
 /// Encodes a node, its first three words apart, which its writer stores. Returns the used bytes.
@@ -328,7 +362,9 @@ pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> u
     let prefix = prefix_bytes(keys, low, high);
     let high_bytes = high.map_or(0, <[u8]>::len);
     let parts = Parts::of(keys, items.len(), low.len() + high_bytes);
-    let form = keys as u8 | if high.is_some() { HAS_HIGH } else { 0 };
+    let are_words = are_words(level, items);
+    let form =
+        keys as u8 | if high.is_some() { HAS_HIGH } else { 0 } | if are_words { WORDS } else { 0 };
     let shape =
         items.len() as u64 | (level as u64) << 16 | (form as u64) << 24 | (used as u64) << 32;
     let fences = low.len() as u64 | (high_bytes as u64) << 16 | (prefix as u64) << 32;
@@ -352,7 +388,7 @@ pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> u
             let bytes = suffix.len() as u16;
             heap.bytes[at + 2..at + 4].copy_from_slice(&bytes.to_le_bytes());
         }
-        let payload = heap.payload(item.payload);
+        let payload = heap.payload(item.payload, are_words);
         heap.put(parts.payloads + index * WORD_BYTES, payload);
     }
     used
@@ -403,6 +439,7 @@ pub struct OrderedNode<'a> {
     entries: usize,
     level: u8,
     keys: KeyForm,
+    are_words: bool,
     low: &'a [u8],
     high: Option<&'a [u8]>,
     prefix: usize,
@@ -412,7 +449,7 @@ pub struct OrderedNode<'a> {
 impl<'a> OrderedNode<'a> {
     /// The node that bytes hold, which may be longer; `None` if they hold none. It checks what the
     /// other methods rely on, and neither version nor checksum: the owner reads its own memory so.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() < ORDERED_HEADER_BYTES {
             return None;
@@ -423,9 +460,9 @@ impl<'a> OrderedNode<'a> {
         let fences = word_at(bytes, word::FENCES);
         let [low, high, prefix] = [0, 16, 32].map(|shift| (fences >> shift) as u16 as usize);
         let keys = if form & BYTE_STRINGS == 0 { KeyForm::Integers } else { KeyForm::Bytes };
-        let has_high = form & HAS_HIGH != 0;
+        let (has_high, are_words) = (form & HAS_HIGH != 0, form & WORDS != 0);
         let parts = Parts::of(keys, entries, low + high);
-        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH) == 0
+        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH | WORDS) == 0
             && level < MAX_TREE_HEIGHT
             && entries <= MAX_FAN_OUT
             && used <= bytes.len()
@@ -439,7 +476,7 @@ impl<'a> OrderedNode<'a> {
         let bytes = &bytes[..used];
         let (low, behind) = bytes[ORDERED_HEADER_BYTES..].split_at(low);
         let high = has_high.then_some(&behind[..high]);
-        Some(Self { bytes, entries, level, keys, low, high, prefix, parts })
+        Some(Self { bytes, entries, level, keys, are_words, low, high, prefix, parts })
     }
 
     /// Checks bytes that a reader fetched; they may be longer than the used part of the node.
@@ -549,8 +586,18 @@ impl<'a> OrderedNode<'a> {
     }
 
     /// The index of a key between the fences; if it is not there, that of the first greater one.
-    #[inline]
+    #[inline(always)]
     pub fn position(&self, key: &[u8]) -> Result<usize, usize> {
+        if self.keys == KeyForm::Integers
+            && let Ok(key) = <[u8; INTEGER_BYTES]>::try_from(key)
+        {
+            // The head is the whole key.
+            return owned::position(self.heads(), u64::from_be_bytes(key));
+        }
+        self.position_of_string(key)
+    }
+
+    fn position_of_string(&self, key: &[u8]) -> Result<usize, usize> {
         let suffix = Suffix::of(key.get(self.prefix..).unwrap_or_default());
         let heads = self.heads();
         let first = heads.partition_point(|head| u64::from_le_bytes(*head) < suffix.head);
@@ -569,7 +616,7 @@ impl<'a> OrderedNode<'a> {
     }
 
     /// The index of the child for a key between the fences, of an inner node.
-    #[inline]
+    #[inline(always)]
     pub fn child_index(&self, key: &[u8]) -> usize {
         self.position(key).unwrap_or_else(|next| next.saturating_sub(1))
     }
@@ -592,6 +639,9 @@ impl<'a> OrderedNode<'a> {
             return None;
         }
         let at = self.payload_at(index);
+        if self.are_words {
+            return Some(ValueRange { kind: ValueKind::Bytes, from: at, bytes: WORD_BYTES });
+        }
         let word: &[u8; WORD_BYTES] = self.bytes[at..].first_chunk()?;
         let half = |at: usize| u16::from_le_bytes([word[at], word[at + 1]]) as usize;
         let (from, bytes) = match word[1] {

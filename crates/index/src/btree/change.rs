@@ -1,5 +1,6 @@
 //! Making a tree, and changing what is at one key.
 
+use super::edit::{self, Edit};
 use super::image::{Entry, Image};
 use super::plan::{Plan, WriteSet, store_header, store_new};
 use super::tree::{Options, Tree, TreeError};
@@ -12,9 +13,15 @@ use remora_layout::record::State;
 /// A change that is planned, and whose memory is taken: it is to be published next.
 #[must_use = "the memory that it has taken is lost"]
 pub struct Change {
-    set: WriteSet,
+    work: Work,
     /// Keys in the tree with it.
     keys: u64,
+}
+
+/// What is to be written.
+enum Work {
+    Edit(Edit),
+    Set(WriteSet),
 }
 
 impl Tree {
@@ -41,7 +48,7 @@ impl Tree {
             root,
         };
         let scratch = vec![0; options.node_bytes];
-        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch };
+        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch, path: Vec::new() };
         store_new(&mut tree, arena, root, &Image::default());
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
@@ -77,20 +84,20 @@ impl Tree {
         if value.bytes.len() > self.options.value_bytes {
             return Err(TreeError::ValueTooLong);
         }
+        let found = edit::find(self, arena.owner, key);
+        let is_new = found.position.is_err();
+        let keys = self.keys + u64::from(is_new);
+        if let Some(edit) = edit::set(self, arena, &found, edit::entry(key, value))? {
+            return Ok((Change { work: Work::Edit(edit), keys }, is_new));
+        }
         let mut plan = Plan::at(self, arena.owner, key);
         let entry = Entry::of_value(key, value);
-        let is_new = match plan.position {
-            Ok(index) => {
-                plan.leaf.entries[index] = entry;
-                false
-            }
-            Err(index) => {
-                plan.leaf.entries.insert(index, entry);
-                true
-            }
-        };
-        let set = plan.complete(self, arena)?;
-        Ok((Change { set, keys: self.keys + u64::from(is_new) }, is_new))
+        match plan.position {
+            Ok(index) => plan.leaf.entries[index] = entry,
+            Err(index) => plan.leaf.entries.insert(index, entry),
+        }
+        let work = Work::Set(plan.complete(self, arena)?);
+        Ok((Change { work, keys }, is_new))
     }
 
     /// Removes a key. True if it was there.
@@ -109,15 +116,23 @@ impl Tree {
         key: &[u8],
     ) -> Option<Change> {
         self.options.check_key(key).ok()?;
+        let found = edit::find(self, arena.owner, key);
+        let (index, keys) = (found.position.ok()?, self.keys - 1);
+        if let Some(edit) = edit::remove(self, arena.owner, &found, index) {
+            return Some(Change { work: Work::Edit(edit), keys });
+        }
         let mut plan = Plan::at(self, arena.owner, key);
-        plan.leaf.entries.remove(plan.position.ok()?);
+        plan.leaf.entries.remove(index);
         let set = plan.complete(self, arena).expect("a node with less in it is not divided");
-        Some(Change { set, keys: self.keys - 1 })
+        Some(Change { work: Work::Set(set), keys })
     }
 
     /// Lets a change be seen that was planned last.
     pub fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>, change: Change) {
-        change.set.publish(self, arena);
+        match change.work {
+            Work::Edit(edit) => edit.publish(self, arena, change.keys.wrapping_sub(self.keys)),
+            Work::Set(set) => set.publish(self, arena),
+        }
         self.keys = change.keys;
     }
 }

@@ -1,9 +1,10 @@
 //! B+trees: ordered keys with values, which clients read (Fat-B+Tree III, IV).
 //!
-//! `tree` is the owner's interface to one key, `range` to many; `plan` computes a change on images
-//! of nodes (`image`) and publishes it; `bulk` builds a tree of sorted entries; `check` looks for
-//! broken invariants; `fat_root` chooses the inner nodes that are worth having at hand. `get` is the walk by which all others read a key, `scan` the one by which they
-//! read a range.
+//! `tree` is the owner's interface to one key, `range` to many; `edit` makes the usual changes from the
+//! bytes of nodes, `plan` all others on images of nodes (`image`); both publish them; `bulk` builds a
+//! tree of sorted entries; `check` looks for broken invariants; `fat_root` chooses the inner nodes that
+//! are worth having at hand. `get` is the walk by which all others read a key, `scan` the one by which
+//! they read a range.
 //!
 //! A change is published so that at every moment all nodes that a reader can believe and whose
 //! fences hold a key agree about that key:
@@ -21,6 +22,7 @@
 mod bulk;
 mod change;
 mod check;
+mod edit;
 mod fat_root;
 mod gathered;
 mod get;

@@ -5,14 +5,16 @@ use super::image::{Entry, Image, Owned, Room};
 use super::tree::Tree;
 use crate::pool::{self, Arena, begin_new, finish, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
-use remora_layout::btree::{ORDERED_ROOT_BYTES, OrderedHeader, Ownership, encode, room_bytes};
+use remora_layout::btree::{
+    ORDERED_HEADER_BYTES, ORDERED_ROOT_BYTES, OrderedHeader, Ownership, encode, room_bytes,
+};
 use remora_layout::limits::WORD_BYTES;
 use remora_layout::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, word};
 use remora_layout::record::State;
 use zerocopy::IntoBytes;
 
 /// Share of its bytes, of 100, that a node keeps when it is divided.
-const HALF: usize = 50;
+pub(super) const HALF: usize = 50;
 /// The same, of the last node of a level when its new entry is the last: ascending keys leave full
 /// nodes behind.
 pub(super) const ASCENDING: usize = 90;
@@ -229,7 +231,7 @@ fn is_small(entries: usize, room: &Room) -> bool {
 }
 
 /// Whether two nodes have few enough entries for one.
-fn are_few(one: usize, other: usize, room: &Room) -> bool {
+pub(super) fn are_few(one: usize, other: usize, room: &Room) -> bool {
     let both = one + other;
     both * 100 <= room.fan_out * JOINED || (is_small(one.min(other), room) && both <= room.fan_out)
 }
@@ -339,30 +341,64 @@ pub(super) fn store_new<J: Journal>(
     image: &Image,
 ) {
     let used = encode_into(tree, arena, at, image);
-    let version = begin_new(arena.owner, at);
-    let from = at.offset() + NODE_CHECKED_FROM;
-    arena.owner.store_bytes(from, &tree.scratch[NODE_CHECKED_FROM..used]);
-    finish(arena.owner, tree.home, CheckedPart::OrderedNode, at, used, version + 1);
     store_counts(tree, arena.owner, at, image);
-    set_state(arena.owner, at, State::Live);
+    store_new_bytes(arena.owner, tree.home, at, &tree.scratch[..used]);
+}
+
+/// The same, of its encoded bytes; without counts, which no other thread reads.
+pub(super) fn store_new_bytes<J: Journal>(
+    owner: &mut Owner<J>,
+    home: Home,
+    at: NodeRef,
+    bytes: &[u8],
+) {
+    let version = begin_new(owner, at);
+    owner.store_bytes(at.offset() + NODE_CHECKED_FROM, &bytes[NODE_CHECKED_FROM..]);
+    finish(owner, home, CheckedPart::OrderedNode, at, bytes.len(), version + 1);
+    set_state(owner, at, State::Live);
 }
 
 /// Changes a node while walks may read it: the words that differ.
 fn store_over<J: Journal>(tree: &mut Tree, arena: &mut Arena<'_, J>, at: NodeRef, image: &Image) {
     let used = encode_into(tree, arena, at, image);
-    let owner = &mut *arena.owner;
-    let version = owner.word(word_of(at, word::VERSION)) | 1;
-    owner.store(word_of(at, word::VERSION), version);
-    owner.release();
-    let words = tree.scratch[..used].as_chunks::<WORD_BYTES>().0;
+    store_over_bytes(arena.owner, tree.home, at, &tree.scratch[..used]);
+    store_counts(tree, arena.owner, at, image);
+}
+
+/// Stores those words of a node's fixed part that differ.
+fn store_header_words<J: Journal>(owner: &mut Owner<J>, at: NodeRef, bytes: &[u8]) {
+    let words = bytes[..ORDERED_HEADER_BYTES].as_chunks::<WORD_BYTES>().0;
     for (index, bytes) in words.iter().enumerate().skip(word::SHAPE) {
         let (index, value) = (word_of(at, index), u64::from_le_bytes(*bytes));
         if owner.word(index) != value {
             owner.store(index, value);
         }
     }
-    finish(owner, tree.home, CheckedPart::OrderedNode, at, used, version + 1);
-    store_counts(tree, owner, at, image);
+}
+
+/// The same, of its encoded bytes and without counts.
+pub(super) fn store_over_bytes<J: Journal>(
+    owner: &mut Owner<J>,
+    home: Home,
+    at: NodeRef,
+    bytes: &[u8],
+) {
+    let version = owner.word(word_of(at, word::VERSION)) | 1;
+    owner.store(word_of(at, word::VERSION), version);
+    owner.release();
+    store_header_words(owner, at, bytes);
+    let behind = at.offset() + ORDERED_HEADER_BYTES;
+    let new = &bytes[ORDERED_HEADER_BYTES..];
+    let old = owner.slice(behind, new.len()).as_chunks::<WORD_BYTES>().0;
+    let mut pairs = new.as_chunks::<WORD_BYTES>().0.iter().zip(old);
+    let differ = |(new, old): (&[u8; WORD_BYTES], &[u8; WORD_BYTES])| new != old;
+    if let Some(first) = pairs.position(differ) {
+        // From the first word that differs to the last one.
+        let last = pairs.rposition(differ).map_or(first, |last| first + 1 + last);
+        let changed = first * WORD_BYTES..(last + 1) * WORD_BYTES;
+        owner.store_bytes(behind + changed.start, &new[changed]);
+    }
+    finish(owner, home, CheckedPart::OrderedNode, at, bytes.len(), version + 1);
 }
 
 /// Writes a tree's header, the first time or over an older one.

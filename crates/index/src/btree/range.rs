@@ -41,6 +41,9 @@ impl Range<'_> {
     };
 }
 
+/// Leaves that a range fetches ahead, at most.
+const FETCHED_LEAVES: usize = 8;
+
 /// Entries of a node before a bound: the index of the first one that is `from` it or behind it.
 pub(super) fn index_from(node: &OrderedNode<'_>, from: Bound<&[u8]>) -> usize {
     let (key, is_excluded) = match from {
@@ -84,9 +87,7 @@ impl Tree {
     ) -> usize {
         let mut found = 0;
         let mut leaf = match range.direction {
-            Direction::Ascending => {
-                Some(self.leaf_of(owner, key_of(range.from).unwrap_or_default()))
-            }
+            Direction::Ascending => Some(self.first_leaf(owner, range)),
             Direction::Descending => Some(match key_of(range.to) {
                 Some(key) => self.leaf_of(owner, key),
                 None => self.last_leaf(owner),
@@ -100,13 +101,14 @@ impl Tree {
             let node = self.node(owner, at);
             let (from, to) = (index_from(&node, range.from), index_to(&node, range.to));
             let entries = to.saturating_sub(from).min(range.limit - found);
-            for number in 0..entries {
-                let index = match range.direction {
-                    Direction::Ascending => from + number,
-                    Direction::Descending => to - 1 - number,
-                };
-                let key = node.key(index, &mut key).expect("the owner's own");
-                each(key, node.value(index).expect("the owner's own"));
+            match range.direction {
+                Direction::Ascending => node.visit(from..from + entries, &mut key, &mut each),
+                Direction::Descending => {
+                    for index in (to - entries..to).rev() {
+                        let key = node.key(index, &mut key).expect("the owner's own");
+                        each(key, node.value(index).expect("the owner's own"));
+                    }
+                }
             }
             found += entries;
             leaf = match range.direction {
@@ -117,6 +119,23 @@ impl Tree {
             };
         }
         found
+    }
+
+    /// The leaf in which an ascending range begins. It asks the processor for those behind it that
+    /// the range wants, as far as one parent names them.
+    fn first_leaf<J: Journal>(&self, owner: &Owner<J>, range: Range<'_>) -> NodeRef {
+        let mut last = None;
+        let key = key_of(range.from).unwrap_or_default();
+        let leaf = self.descend(owner, key, |at, index| last = Some((at, index)));
+        if let Some((parent, index)) = last {
+            let parent = self.node(owner, parent);
+            // Leaves are half full at least, most of them.
+            let leaves = range.limit.div_ceil(self.options.fan_out / 2).min(FETCHED_LEAVES);
+            for index in index + 1..(index + 1 + leaves).min(parent.entries()) {
+                self.prefetch(owner, parent.child(index).expect("an entry"), true);
+            }
+        }
+        leaf
     }
 
     fn last_leaf<J: Journal>(&self, owner: &Owner<J>) -> NodeRef {

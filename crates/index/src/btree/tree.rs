@@ -4,12 +4,12 @@ use super::image::{Image, Room};
 use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
-    INTEGER_BYTES, KeyForm, LevelInfo, OrderedHeader, OrderedNode, Value, count_offset,
-    least_node_bytes,
+    Columns, INTEGER_BYTES, KeyForm, LevelInfo, ORDERED_HEADER_BYTES, OrderedHeader, OrderedNode,
+    Value, count_offset, least_node_bytes,
 };
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT, SLOT_UNIT_BYTES,
-    WORD_BYTES,
+    CACHE_LINE_BYTES, MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT,
+    SLOT_UNIT_BYTES, WORD_BYTES,
 };
 use remora_layout::node::{Home, NodeRef};
 
@@ -54,9 +54,7 @@ impl Options {
     /// Integers of 64 bits with values of 8 bytes at most.
     pub fn integers(fan_out: usize) -> Self {
         let (keys, key_bytes, value_bytes) = (KeyForm::Integers, INTEGER_BYTES, WORD_BYTES);
-        let full = least_node_bytes(fan_out, key_bytes, value_bytes) + fan_out * 3 * WORD_BYTES;
-        let full = full.next_multiple_of(SLOT_UNIT_BYTES);
-        Self { keys, fan_out, key_bytes, value_bytes, node_bytes: full }
+        Self::of(keys, fan_out, key_bytes, value_bytes)
     }
 
     /// Byte strings, and values, of these lengths at most; a node has room for a full fan-out of
@@ -79,10 +77,11 @@ impl Options {
         const USUAL_BYTES: usize = 32;
         match keys {
             KeyForm::Integers => {
-                let usual = 2 * WORD_BYTES + value_bytes.min(USUAL_BYTES);
+                // An entry of an inner node takes three words, its count included.
+                let usual = (2 * WORD_BYTES + value_bytes.min(USUAL_BYTES)).max(3 * WORD_BYTES);
+                let full = ORDERED_HEADER_BYTES + 2 * INTEGER_BYTES + fan_out * usual;
                 let least = least_node_bytes(fan_out, INTEGER_BYTES, value_bytes);
-                let full = least.max(least_node_bytes(fan_out, INTEGER_BYTES, 0) + fan_out * usual);
-                let node_bytes = full.next_multiple_of(SLOT_UNIT_BYTES);
+                let node_bytes = least.max(full).next_multiple_of(CACHE_LINE_BYTES);
                 Self { keys, fan_out, key_bytes: INTEGER_BYTES, value_bytes, node_bytes }
             }
             KeyForm::Bytes => Self::byte_strings(fan_out, key_bytes, value_bytes, USUAL_BYTES),
@@ -110,6 +109,10 @@ impl Options {
     }
 }
 
+/// Bytes of a node that are fetched before they are looked at.
+const FETCHED_BYTES: usize = 512;
+const FETCHED_LEAF_BYTES: usize = 1024;
+
 /// A tree of keys with values. Each key occurs once.
 pub struct Tree {
     pub(super) home: Home,
@@ -120,6 +123,8 @@ pub struct Tree {
     pub(super) options: Options,
     pub(super) keys: u64,
     pub(super) scratch: Vec<u8>,
+    /// Inner nodes from the root down to the leaf found last, and the index of the child.
+    pub(super) path: Vec<(NodeRef, usize)>,
 }
 
 /// A node in its owner's memory.
@@ -154,7 +159,8 @@ impl Tree {
 
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
-        self.pool.heap_bytes() + (size_of::<Self>() + self.scratch.capacity()) as u64
+        let path = self.path.capacity() * size_of::<(NodeRef, usize)>();
+        self.pool.heap_bytes() + (size_of::<Self>() + self.scratch.capacity() + path) as u64
     }
 
     /// The settings.
@@ -232,12 +238,50 @@ impl Tree {
     /// The leaf of a key.
     #[inline]
     pub(super) fn leaf_of<J: Journal>(&self, owner: &Owner<J>, key: &[u8]) -> NodeRef {
+        self.descend(owner, key, |_, _| {})
+    }
+
+    /// The leaf of a key; `each` gets the inner nodes before, and the index of the child. It asks
+    /// the processor for each node before it looks at it.
+    #[inline(always)]
+    pub(super) fn descend<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        key: &[u8],
+        mut each: impl FnMut(NodeRef, usize),
+    ) -> NodeRef {
         let mut at = self.header.root;
-        for _ in 1..self.header.height {
+        let number = <[u8; INTEGER_BYTES]>::try_from(key).map(u64::from_be_bytes);
+        if let (KeyForm::Integers, Ok(key)) = (self.options.keys, number) {
+            for level in (1..self.header.height).rev() {
+                let bytes = owner.slice(at.offset(), self.options.node_bytes);
+                let node = Columns::of(bytes).expect("the owner's own");
+                let index = node.child_index(key);
+                each(at, index);
+                at = node.child(index).expect("an inner node has children");
+                self.prefetch(owner, at, level == 1);
+            }
+            return at;
+        }
+        for level in (1..self.header.height).rev() {
             let node = self.node(owner, at);
-            at = node.child(node.child_index(key)).expect("an inner node has children");
+            let index = node.child_index(key);
+            each(at, index);
+            at = node.child(index).expect("an inner node has children");
+            self.prefetch(owner, at, level == 1);
         }
         at
+    }
+
+    /// Asks the processor for the lines that a search in a node reads: of inner nodes, most of
+    /// which are in its caches, the first ones.
+    #[inline(always)]
+    pub(super) fn prefetch<J: Journal>(&self, owner: &Owner<J>, at: NodeRef, is_leaf: bool) {
+        let most = if is_leaf { FETCHED_LEAF_BYTES } else { FETCHED_BYTES };
+        let lines = self.options.node_bytes.min(most) / CACHE_LINE_BYTES;
+        for line in 0..lines {
+            owner.prefetch(at.offset() + line * CACHE_LINE_BYTES);
+        }
     }
 
     /// The value of a key; `None` if it is not there.

@@ -257,3 +257,89 @@ fn a_header_keeps_its_content_and_is_bound_to_its_place() {
         assert_eq!(OrderedHeader::from_words(broken.to_words()), None);
     }
 }
+
+/// What a node holds, whatever the order of its heap.
+fn content_of(bytes: &[u8]) -> Vec<(Vec<u8>, Option<(ValueKind, Vec<u8>)>, Option<NodeRef>)> {
+    let node = OrderedNode::parse(bytes).unwrap();
+    let entries = (0..node.entries()).map(|index| {
+        let is_leaf = node.level() == 0;
+        let value = node.value(index).filter(|_| is_leaf);
+        let value = value.map(|value| (value.kind, value.bytes.to_vec()));
+        (whole_key(&node, index), value, node.child(index).filter(|_| !is_leaf))
+    });
+    entries.collect()
+}
+
+#[test]
+fn a_spliced_node_holds_what_an_encoded_one_does() {
+    let (mut random, mut done, mut refused) = (Random::new(7), 0, 0);
+    for round in 0..400 {
+        let form = [KeyForm::Integers, KeyForm::Bytes][round % 2];
+        let (level, are_words) = (u8::from(round % 5 == 0), round % 3 == 0);
+        let keys = keys(&mut random, form, 40);
+        let bytes: Vec<Vec<u8>> = keys
+            .iter()
+            .map(|_| if are_words { random.bytes(8) } else { random.bytes_up_to(20) })
+            .collect();
+        let kinds = [ValueKind::Bytes, ValueKind::Record, ValueKind::Link];
+        let item = |index: usize, value: usize| {
+            let bytes: &[u8] = &bytes[value];
+            let kind = if are_words { ValueKind::Bytes } else { kinds[bytes.len() % 3] };
+            let child = NodeRef { slot: value as u32 + 1, generation: 1 };
+            let payload = match level {
+                0 => Payload::Value(Value { kind, bytes }),
+                _ => Payload::Child(child),
+            };
+            Item { key: &keys[index], payload }
+        };
+        let (last, low) = (keys.len() - 1, &keys[0][..]);
+        let high = (round % 4 > 0).then_some(&keys[last][..]);
+        let base = Content { level, keys: form, low, high, right: AT, items: &[] };
+        let mut items: Vec<Item<'_>> = (1..last).step_by(2).map(|at| item(at, at)).collect();
+        let mut before = node(&Content { items: &items, ..base }, OWNERSHIP, 4);
+        for _ in 0..60 {
+            let at = 1 + random.below(last - 1);
+            let place = items.binary_search_by(|item| item.key.cmp(&keys[at]));
+            let new = item(at, 1 + random.below(last - 1));
+            let (index, splice) = match place {
+                Ok(index) if random.one_in(2) => {
+                    items.remove(index);
+                    (index, Splice::Remove)
+                }
+                Ok(index) => {
+                    items[index] = new;
+                    (index, Splice::Replace(new.payload))
+                }
+                Err(index) => {
+                    items.insert(index, new);
+                    (index, Splice::Insert(new))
+                }
+            };
+            let content = Content { items: &items, ..base };
+            let mut into = vec![random.pick(&[0, 1, 0xff]); MAX_ORDERED_NODE_BYTES];
+            let parsed = OrderedNode::parse(&before).unwrap();
+            let Some(used) = parsed.spliced(index, splice, &mut into) else {
+                refused += 1;
+                before = node(&content, OWNERSHIP, 4);
+                continue;
+            };
+            done += 1;
+            into[..NODE_CHECKED_FROM].copy_from_slice(&before[..NODE_CHECKED_FROM]);
+            let mut short = vec![0; used - 1];
+            assert_eq!(parsed.spliced(index, splice, &mut short), None);
+            into.truncate(used);
+            let encoded = node(&content, OWNERSHIP, 4);
+            assert_eq!(content_of(&into), content_of(&encoded));
+            let is_of_words = OrderedNode::parse(&encoded).unwrap().are_words;
+            assert!(used == encoded.len() || parsed.are_words != is_of_words, "gaps in the heap");
+            seal(&mut into, AT, 4);
+            let expected = Expected { level, ..EXPECTED };
+            let [one, other] = [&into, &encoded]
+                .map(|bytes| OrderedNode::verify(bytes, HOME, expected, Proof::Checksum).unwrap());
+            assert_eq!((one.low(), one.high()), (other.low(), other.high()));
+            assert_eq!((one.right(), one.entries()), (other.right(), items.len()));
+            before = into;
+        }
+    }
+    assert!(done > 20_000 && refused < 200, "{done} {refused}");
+}
