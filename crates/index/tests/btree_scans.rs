@@ -364,8 +364,15 @@ impl Forger {
             Item { key, payload }
         });
         let items: Vec<Item<'_>> = items.collect();
-        let content =
-            Content { level, keys: form, low: &low, high: high.as_deref(), right, items: &items };
+        let content = Content {
+            level,
+            is_deep: false,
+            keys: form,
+            low: &low,
+            high: high.as_deref(),
+            right,
+            items: &items,
+        };
         let mut bytes = vec![0; NODE_BYTES];
         encode(&content, Ownership { at, tree: self.tree, changed_at: 1 }, &mut bytes);
         bytes

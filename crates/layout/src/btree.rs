@@ -27,6 +27,10 @@
 //! has the empty low fence. Keys are ordered as byte strings; an integer is its 8 bytes, most
 //! significant first (form, bit 0: byte strings).
 //!
+//! The children of an inner node are one level below it. Those of a *deep* node (form, bit 2) are of
+//! its own level: it was divided while others held its address, and is the root of its part. So a
+//! deep node of level 0 is no leaf.
+//!
 //! All keys between two fences begin with what the two have in common: the *prefix*, which entries
 //! do not repeat. An integer has none. The *head* of an entry is the 8 bytes behind the prefix, as a
 //! number, filled with zeros; the heap has the bytes behind those. So most comparisons compare words.
@@ -71,6 +75,7 @@ const REST_BYTES: usize = 4;
 const IN_HEAP: u8 = 0xff;
 const BYTE_STRINGS: u8 = 1;
 const HAS_HIGH: u8 = 2;
+const DEEP: u8 = 4;
 
 /// Word offsets in a node, beside [`crate::node::word`].
 pub mod word {
@@ -155,8 +160,10 @@ pub struct Item<'a> {
 /// What is to stand in a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// Levels below; 0 for leaves.
+    /// Levels below, deep nodes apart; 0 for leaves.
     pub level: u8,
+    /// The children are of the same level.
+    pub is_deep: bool,
     /// What the keys are.
     pub keys: KeyForm,
     /// The smallest key that may be here.
@@ -222,8 +229,8 @@ pub fn encoded_bytes(content: &Content<'_>) -> usize {
 }
 
 /// Bytes for entries and fences in a node of `node_bytes`, header included.
-pub const fn room_bytes(node_bytes: usize, level: u8, fan_out: usize) -> usize {
-    if level == 0 { node_bytes } else { node_bytes - fan_out * WORD_BYTES }
+pub const fn room_bytes(node_bytes: usize, is_leaf: bool, fan_out: usize) -> usize {
+    if is_leaf { node_bytes } else { node_bytes - fan_out * WORD_BYTES }
 }
 
 /// Offset in the node of the count of an entry.
@@ -320,7 +327,7 @@ impl Heap<'_> {
 /// # Panics
 /// `into` is shorter than [`encoded_bytes`], or longer than a node may be.
 pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> usize {
-    let Content { level, keys, low, high, right, items } = *content;
+    let Content { level, is_deep, keys, low, high, right, items } = *content;
     let used = encoded_bytes(content);
     assert!(used <= into.len() && into.len() <= MAX_ORDERED_NODE_BYTES, "no room for {used}");
     let into = &mut into[..used];
@@ -328,7 +335,8 @@ pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> u
     let prefix = prefix_bytes(keys, low, high);
     let high_bytes = high.map_or(0, <[u8]>::len);
     let parts = Parts::of(keys, items.len(), low.len() + high_bytes);
-    let form = keys as u8 | if high.is_some() { HAS_HIGH } else { 0 };
+    let form =
+        keys as u8 | if high.is_some() { HAS_HIGH } else { 0 } | if is_deep { DEEP } else { 0 };
     let shape =
         items.len() as u64 | (level as u64) << 16 | (form as u64) << 24 | (used as u64) << 32;
     let fences = low.len() as u64 | (high_bytes as u64) << 16 | (prefix as u64) << 32;
@@ -402,6 +410,7 @@ pub struct OrderedNode<'a> {
     bytes: &'a [u8],
     entries: usize,
     level: u8,
+    is_deep: bool,
     keys: KeyForm,
     low: &'a [u8],
     high: Option<&'a [u8]>,
@@ -423,9 +432,9 @@ impl<'a> OrderedNode<'a> {
         let fences = word_at(bytes, word::FENCES);
         let [low, high, prefix] = [0, 16, 32].map(|shift| (fences >> shift) as u16 as usize);
         let keys = if form & BYTE_STRINGS == 0 { KeyForm::Integers } else { KeyForm::Bytes };
-        let has_high = form & HAS_HIGH != 0;
+        let (has_high, is_deep) = (form & HAS_HIGH != 0, form & DEEP != 0);
         let parts = Parts::of(keys, entries, low + high);
-        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH) == 0
+        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH | DEEP) == 0
             && level < MAX_TREE_HEIGHT
             && entries <= MAX_FAN_OUT
             && used <= bytes.len()
@@ -439,7 +448,7 @@ impl<'a> OrderedNode<'a> {
         let bytes = &bytes[..used];
         let (low, behind) = bytes[ORDERED_HEADER_BYTES..].split_at(low);
         let high = has_high.then_some(&behind[..high]);
-        Some(Self { bytes, entries, level, keys, low, high, prefix, parts })
+        Some(Self { bytes, entries, level, is_deep, keys, low, high, prefix, parts })
     }
 
     /// Checks bytes that a reader fetched; they may be longer than the used part of the node.
@@ -475,9 +484,26 @@ impl<'a> OrderedNode<'a> {
         self.entries
     }
 
-    /// Levels below; 0 for leaves.
+    /// Levels below, deep nodes apart; 0 for leaves and for deep nodes above leaves.
     pub fn level(&self) -> u8 {
         self.level
+    }
+
+    /// Whether its children are of its own level.
+    pub fn is_deep(&self) -> bool {
+        self.is_deep
+    }
+
+    /// Whether it has values.
+    #[inline]
+    pub fn is_leaf(&self) -> bool {
+        self.level == 0 && !self.is_deep
+    }
+
+    /// The level of its children, if it has any.
+    #[inline]
+    pub fn child_level(&self) -> u8 {
+        if self.is_deep { self.level } else { self.level.saturating_sub(1) }
     }
 
     /// What its keys are.
@@ -758,20 +784,25 @@ pub struct LevelInfo {
     pub nodes: u64,
     /// Their entries.
     pub entries: u64,
+    /// Those of its nodes that are deep.
+    pub deep: u64,
+    /// Lookups that came to its nodes, as far as the owner has counted them; not of leaves.
+    pub accesses: u64,
 }
 
 /// Words of an encoded [`LevelInfo`].
-pub const LEVEL_INFO_WORDS: usize = 2;
+pub const LEVEL_INFO_WORDS: usize = 4;
 
 impl LevelInfo {
     /// As words.
     pub const fn to_words(&self) -> [u64; LEVEL_INFO_WORDS] {
-        [self.nodes, self.entries]
+        [self.nodes, self.entries, self.deep, self.accesses]
     }
 
     /// What words encode.
     pub const fn from_words(words: &[u64; LEVEL_INFO_WORDS]) -> Self {
-        Self { nodes: words[0], entries: words[1] }
+        let [nodes, entries, deep, accesses] = *words;
+        Self { nodes, entries, deep, accesses }
     }
 }
 

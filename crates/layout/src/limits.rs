@@ -428,6 +428,15 @@ pub const RANGE_TURN_BYTES: usize = 64 << 10;
 /// Right links in a row that one walk over a B+tree follows: each means that a split was published
 /// whose parent the walk read before.
 pub const WALK_RIGHT_LINKS: u32 = 16;
+/// Inner nodes that one walk over a B+tree goes down before it asks: twice the levels of the largest
+/// tree that fits a region with the default fan-out. Deep nodes add to the levels while others hold
+/// their addresses.
+pub const WALK_DEPTH: u32 = 32;
+/// Addresses of one B+tree that others hold at a time, each for each epoch that handed it out: the
+/// children of the 4096 nodes of 16 branches that a switch's node set has.
+pub const MAX_HELD_ADDRESSES: usize = 64 << 10;
+/// Epochs that hold addresses of one B+tree at a time.
+pub const MAX_HELD_EPOCHS: usize = 64;
 /// Nodes are carved from runs of pages: the first run holds a few, each later
 /// one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;

@@ -1,6 +1,8 @@
 //! Making a tree, and changing what is at one key.
 
 use super::image::{Entry, Image};
+use super::mend::Mending;
+use super::pins::Pins;
 use super::plan::{Plan, WriteSet, store_header, store_new};
 use super::tree::{Options, Tree, TreeError};
 use crate::pool::{Arena, Pool, set_state};
@@ -41,7 +43,8 @@ impl Tree {
             root,
         };
         let scratch = vec![0; options.node_bytes];
-        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch };
+        let (pins, mending) = (Pins::default(), Mending::default());
+        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch, pins, mending };
         store_new(&mut tree, arena, root, &Image::default());
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
@@ -81,11 +84,11 @@ impl Tree {
         let entry = Entry::of_value(key, value);
         let is_new = match plan.position {
             Ok(index) => {
-                plan.leaf.entries[index] = entry;
+                plan.image.entries[index] = entry;
                 false
             }
             Err(index) => {
-                plan.leaf.entries.insert(index, entry);
+                plan.image.entries.insert(index, entry);
                 true
             }
         };
@@ -110,7 +113,7 @@ impl Tree {
     ) -> Option<Change> {
         self.options.check_key(key).ok()?;
         let mut plan = Plan::at(self, arena.owner, key);
-        plan.leaf.entries.remove(plan.position.ok()?);
+        plan.image.entries.remove(plan.position.ok()?);
         let set = plan.complete(self, arena).expect("a node with less in it is not divided");
         Some(Change { set, keys: self.keys - 1 })
     }

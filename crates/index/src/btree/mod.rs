@@ -24,6 +24,8 @@ mod check;
 mod gathered;
 mod get;
 mod image;
+mod mend;
+mod pins;
 mod plan;
 mod range;
 mod scan;

@@ -94,10 +94,9 @@ impl Tree {
         };
         let mut key = [0; MAX_ORDERED_KEY_BYTES];
         // Bounded by the leaves: each one is further on.
-        while let Some(at) = leaf
+        while let Some(node) = leaf
             && found < range.limit
         {
-            let node = self.node(owner, at);
             let (from, to) = (index_from(&node, range.from), index_to(&node, range.to));
             let entries = to.saturating_sub(from).min(range.limit - found);
             for number in 0..entries {
@@ -111,7 +110,7 @@ impl Tree {
             found += entries;
             leaf = match range.direction {
                 Direction::Ascending if to < node.entries() => None,
-                Direction::Ascending => node.right(),
+                Direction::Ascending => node.right().map(|right| self.first_leaf(owner, right)),
                 Direction::Descending if from > 0 => None,
                 Direction::Descending => self.leaf_before(owner, node.low()),
             };
@@ -119,26 +118,42 @@ impl Tree {
         found
     }
 
-    fn last_leaf<J: Journal>(&self, owner: &Owner<J>) -> NodeRef {
-        let mut at = self.header.root;
-        for _ in 1..self.header.height {
-            let node = self.node(owner, at);
-            at = node.child(node.entries() - 1).expect("an inner node has children");
+    /// The first leaf in a node's part.
+    fn first_leaf<'a, J: Journal>(&self, owner: &'a Owner<J>, at: NodeRef) -> OrderedNode<'a> {
+        let mut node = self.node(owner, at);
+        // Bounded: each node is nearer to the leaves.
+        while !node.is_leaf() {
+            node = self.node(owner, node.child(0).expect("an inner node has children"));
         }
-        at
+        node
+    }
+
+    fn last_leaf<'a, J: Journal>(&self, owner: &'a Owner<J>) -> OrderedNode<'a> {
+        let mut node = self.node(owner, self.header.root);
+        // Bounded: each node is nearer to the leaves.
+        while !node.is_leaf() {
+            let last = node.child(node.entries() - 1).expect("an inner node has children");
+            node = self.node(owner, last);
+        }
+        node
     }
 
     /// The leaf whose high fence is this low fence of another.
-    fn leaf_before<J: Journal>(&self, owner: &Owner<J>, low: &[u8]) -> Option<NodeRef> {
+    fn leaf_before<'a, J: Journal>(
+        &self,
+        owner: &'a Owner<J>,
+        low: &[u8],
+    ) -> Option<OrderedNode<'a>> {
         if low.is_empty() {
             return None;
         }
-        let mut at = self.header.root;
-        for _ in 1..self.header.height {
-            let node = self.node(owner, at);
-            at = node.child(index_from(&node, Bound::Included(low)).checked_sub(1)?)?;
+        let mut node = self.node(owner, self.header.root);
+        // Bounded: each node is nearer to the leaves.
+        while !node.is_leaf() {
+            let index = index_from(&node, Bound::Included(low)).checked_sub(1)?;
+            node = self.node(owner, node.child(index)?);
         }
-        Some(at)
+        Some(node)
     }
 
     fn one<'a, J: Journal>(
@@ -168,13 +183,16 @@ impl Tree {
     fn keys_before<J: Journal>(&self, owner: &Owner<J>, from: Bound<&[u8]>) -> u64 {
         let Some(key) = key_of(from) else { return 0 };
         let (mut at, mut before) = (self.header.root, 0);
-        for _ in 1..self.header.height {
+        // Bounded: each node is nearer to the leaves.
+        loop {
             let node = self.node(owner, at);
+            if node.is_leaf() {
+                return before + index_from(&node, from) as u64;
+            }
             let index = node.child_index(key);
             before += (0..index).map(|left| owner.word(self.count_word(at, left))).sum::<u64>();
             at = node.child(index).expect("an inner node has children");
         }
-        before + index_from(&self.node(owner, at), from) as u64
     }
 
     /// Keys that are smaller than this one, which need not be there.
@@ -202,7 +220,8 @@ impl Tree {
             return None;
         }
         let mut at = self.header.root;
-        for _ in 1..self.header.height {
+        // Bounded: each node is nearer to the leaves.
+        while !self.node(owner, at).is_leaf() {
             let mut index = 0;
             loop {
                 let below = owner.word(self.count_word(at, index));

@@ -1,6 +1,8 @@
 //! The owner's tree: its settings, its nodes, and what is at a key.
 
 use super::image::{Image, Room};
+use super::mend::Mending;
+use super::pins::Pins;
 use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
@@ -33,6 +35,9 @@ pub enum TreeError {
     /// Entries can be loaded into an empty tree only, sorted, each key once.
     #[error("only sorted entries can be loaded, each key once, and only into an empty tree")]
     NotLoadable,
+    /// More addresses would be held than may be.
+    #[error("too many addresses of this tree are held, or by too many epochs")]
+    TooManyHeld,
 }
 
 /// The settings of a tree.
@@ -120,6 +125,10 @@ pub struct Tree {
     pub(super) options: Options,
     pub(super) keys: u64,
     pub(super) scratch: Vec<u8>,
+    /// Addresses that others hold.
+    pub(super) pins: Pins,
+    /// Nodes that are to be looked at in quiet times.
+    pub(super) mending: Mending,
 }
 
 /// A node in its owner's memory.
@@ -154,7 +163,8 @@ impl Tree {
 
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
-        self.pool.heap_bytes() + (size_of::<Self>() + self.scratch.capacity()) as u64
+        let lists = self.pool.heap_bytes() + self.pins.heap_bytes() + self.mending.heap_bytes();
+        lists + (size_of::<Self>() + self.scratch.capacity()) as u64
     }
 
     /// The settings.
@@ -189,22 +199,23 @@ impl Tree {
 
     /// Its levels, from the root down. It looks at inner nodes only.
     pub fn levels<J: Journal>(&self, owner: &Owner<J>) -> Vec<LevelInfo> {
-        let mut levels = Vec::with_capacity(self.header.height as usize);
-        let mut first = self.header.root;
-        for _ in 1..self.header.height {
-            let (mut level, mut at) = (LevelInfo::default(), Some(first));
-            // Bounded by the nodes of the level: each one is further on.
-            while let Some(next) = at {
-                let node = self.node(owner, next);
-                level.nodes += 1;
-                level.entries += node.entries() as u64;
-                at = node.right();
+        let mut levels = vec![LevelInfo::default(); self.header.height as usize];
+        let mut waiting = vec![(self.header.root, self.header.height - 1)];
+        // Bounded by the nodes: each of them comes once.
+        while let Some((at, level)) = waiting.pop() {
+            let info = &mut levels[level as usize];
+            info.nodes += 1;
+            if level == 0 && !self.mending.is_deep(at) {
+                continue;
             }
-            levels.push(level);
-            first = self.node(owner, first).child(0).expect("an inner node has children");
+            let node = self.node(owner, at);
+            info.deep += u64::from(node.is_deep());
+            info.entries += node.entries() as u64;
+            let children = (0..node.entries()).filter_map(|index| node.child(index));
+            waiting.extend(children.map(|child| (child, node.child_level())));
         }
-        let leaves = levels.last().map_or(1, |above| above.entries);
-        levels.push(LevelInfo { nodes: leaves, entries: self.keys });
+        levels[0].entries += self.keys;
+        levels.reverse();
         levels
     }
 
@@ -231,20 +242,25 @@ impl Tree {
 
     /// The leaf of a key.
     #[inline]
-    pub(super) fn leaf_of<J: Journal>(&self, owner: &Owner<J>, key: &[u8]) -> NodeRef {
-        let mut at = self.header.root;
-        for _ in 1..self.header.height {
-            let node = self.node(owner, at);
-            at = node.child(node.child_index(key)).expect("an inner node has children");
+    pub(super) fn leaf_of<'a, J: Journal>(
+        &self,
+        owner: &'a Owner<J>,
+        key: &[u8],
+    ) -> OrderedNode<'a> {
+        let mut node = self.node(owner, self.header.root);
+        // Bounded: each node is nearer to the leaves.
+        while !node.is_leaf() {
+            let child = node.child(node.child_index(key)).expect("an inner node has children");
+            node = self.node(owner, child);
         }
-        at
+        node
     }
 
     /// The value of a key; `None` if it is not there.
     #[inline]
     pub fn get<'a, J: Journal>(&self, owner: &'a Owner<J>, key: &[u8]) -> Option<Value<'a>> {
         self.options.check_key(key).ok()?;
-        let leaf = self.node(owner, self.leaf_of(owner, key));
+        let leaf = self.leaf_of(owner, key);
         leaf.value(leaf.position(key).ok()?)
     }
 }
