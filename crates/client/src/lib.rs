@@ -154,11 +154,11 @@ pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use ordered::OrderedKey;
 pub use remora_client_core::{
-    AllMembers, Chased, Counts, DataBufferCounts, Each, EachChased, Explanation, FieldValue, Got,
-    HashContent, HashFields, KeyForm, LevelInfo, Link, LinkAt, LinkPlace, ListEvents, ListItems,
-    ListTaken, OrderedEntries, OrderedEvents, OrderedFound, OrderedGot, OrderedInfo,
-    OrderedSettings, OrderedValue, Path, PlanRun, Policy, Route, ServedBy, Side, SyncPoint, Target,
-    Why,
+    AllMembers, Chased, ChildInfo, Counts, DataBufferCounts, Each, EachChased, Explanation,
+    FieldValue, Got, HashContent, HashFields, InnerNode, KeyForm, LevelInfo, Link, LinkAt,
+    LinkPlace, ListEvents, ListItems, ListTaken, NodeInfo, NodeRef, OrderedEntries, OrderedEvents,
+    OrderedFound, OrderedGot, OrderedHold, OrderedInfo, OrderedSettings, OrderedValue, Path,
+    PlanRun, Policy, Route, ServedBy, Side, SyncPoint, Target, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};

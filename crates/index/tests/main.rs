@@ -1,6 +1,7 @@
 //! The integration tests of the hash index and of the trees: one binary, a module for each feature.
 
 mod btree_fixture;
+mod btree_held;
 mod btree_history;
 mod btree_moments;
 mod btree_oracle;

@@ -58,6 +58,12 @@ use crate::record::{Mutable, Reject, verify_root_words};
 use crate::tree::RootPlace;
 use std::cmp::Ordering;
 
+mod listing;
+
+pub use listing::{
+    CHILD_INFO_WORDS, ChildInfo, InnerNode, LEVEL_INFO_WORDS, LevelInfo, NODE_INFO_WORDS, NodeInfo,
+};
+
 /// Bytes of a node before its fences.
 pub const ORDERED_HEADER_BYTES: usize = 80;
 /// Bytes of a tree's header.
@@ -774,35 +780,6 @@ impl OrderedInfo {
             nodes,
             bytes,
         })
-    }
-}
-
-/// What a level of a tree holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LevelInfo {
-    /// Its nodes.
-    pub nodes: u64,
-    /// Their entries.
-    pub entries: u64,
-    /// Those of its nodes that are deep.
-    pub deep: u64,
-    /// Lookups that came to its nodes, as far as the owner has counted them; not of leaves.
-    pub accesses: u64,
-}
-
-/// Words of an encoded [`LevelInfo`].
-pub const LEVEL_INFO_WORDS: usize = 4;
-
-impl LevelInfo {
-    /// As words.
-    pub const fn to_words(&self) -> [u64; LEVEL_INFO_WORDS] {
-        [self.nodes, self.entries, self.deep, self.accesses]
-    }
-
-    /// What words encode.
-    pub const fn from_words(words: &[u64; LEVEL_INFO_WORDS]) -> Self {
-        let [nodes, entries, deep, accesses] = *words;
-        Self { nodes, entries, deep, accesses }
     }
 }
 

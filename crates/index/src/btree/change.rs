@@ -1,5 +1,6 @@
 //! Making a tree, and changing what is at one key.
 
+use super::accesses::Accesses;
 use super::image::{Entry, Image};
 use super::mend::Mending;
 use super::pins::Pins;
@@ -44,7 +45,9 @@ impl Tree {
         };
         let scratch = vec![0; options.node_bytes];
         let (pins, mending) = (Pins::default(), Mending::default());
-        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch, pins, mending };
+        let accesses = Accesses::default();
+        let mut tree =
+            Self { home, at, header, pool, options, keys: 0, scratch, pins, mending, accesses };
         store_new(&mut tree, arena, root, &Image::default());
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);

@@ -102,6 +102,14 @@ impl Image {
         }
     }
 
+    /// The child before all others, of an inner node.
+    pub fn first_child(&self) -> Option<NodeRef> {
+        match self.entries.first()?.payload {
+            Owned::Child(at, _) => Some(at),
+            Owned::Value(..) => None,
+        }
+    }
+
     /// The child behind all others, of an inner node.
     pub fn last_child(&self) -> Option<NodeRef> {
         match self.entries.last()?.payload {

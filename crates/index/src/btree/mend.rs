@@ -7,6 +7,7 @@
 //!   the child begins, and its right link leads there; then the parent names the child.
 //! - A deep node with one child takes the child's content, and the child is freed.
 //! - Other nodes that were held join a neighbour, as after a deletion; a root with one child goes.
+//!   So do, in a tree of which something was held once, nodes that come to lie beside each other.
 //!
 //! No step makes a part deeper: one that would waits until more addresses are released. So the steps
 //! come to an end, and once nothing is held there are no deep nodes.
@@ -28,6 +29,8 @@ pub(super) struct Mending {
     /// Nodes that were held, or came to a new parent, and may join a neighbour; each with the levels
     /// that are not below it: the upper ones come first.
     near: BTreeSet<(u8, NodeRef)>,
+    /// An address has been held.
+    pub was_held: bool,
     /// The deep node that was looked at last.
     last: Option<NodeRef>,
     /// Looks at deep nodes since the last change that could help.
@@ -86,6 +89,7 @@ impl Tree {
             }
         }
         for at in freed {
+            self.accesses.forget(*at);
             if !deep.is_empty() {
                 deep.remove(at);
                 *idle = 0;
@@ -100,6 +104,24 @@ impl Tree {
             let level = self.node(owner, at).level();
             self.mending.near.insert((u8::MAX - level, at));
         }
+    }
+
+    /// The same of a node that has a new neighbour, if such nodes may be small: while an address was
+    /// held its neighbours could not join it.
+    pub(super) fn look_at_seam<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef) {
+        if self.mending.was_held {
+            self.look_at(owner, at);
+        }
+    }
+
+    /// Looks at all deep nodes again.
+    pub fn look_again(&mut self) {
+        self.mending.idle = 0;
+    }
+
+    /// Nodes of parts that are deeper than others.
+    pub fn deep_nodes(&self) -> u64 {
+        self.mending.deep_nodes()
     }
 
     /// Whether [`Tree::mend_some`] has anything to look at.
@@ -131,24 +153,23 @@ impl Tree {
         at: NodeRef,
     ) -> Result<Option<WriteSet>, ArenaFull> {
         let plan = Plan::of(self, arena.owner, (self.path_to(arena.owner, at), at));
-        if let Some(child) = plan.image.only_child() {
-            if plan.image.is_deep && !self.pins.holds(child) {
-                return self.take_content(arena, plan, child);
+        let (is_held, is_deep) = (self.pins.holds(at), plan.image.is_deep);
+        match plan.image.only_child() {
+            Some(child) if is_deep && !self.pins.holds(child) => {
+                self.take_content(arena, plan, child)
             }
-            if plan.path.is_empty() && !plan.image.is_deep && !self.pins.holds(at) {
+            Some(child) if plan.path.is_empty() && !is_deep && !is_held => {
                 self.look_at(arena.owner, child);
                 let root = Some((child, plan.image.level));
-                return Ok(Some(WriteSet { freed: vec![at], root, ..WriteSet::default() }));
+                Ok(Some(WriteSet { freed: vec![at], root, ..WriteSet::default() }))
             }
-            return Ok(None);
-        }
-        if self.pins.holds(at) {
-            Ok(None)
-        } else if plan.image.is_deep {
-            self.give_last(arena, plan)
-        } else {
-            let set = Plan { before: Before::LARGER, ..plan }.complete(self, arena)?;
-            Ok((!set.freed.is_empty()).then_some(set))
+            Some(_) if is_deep => Ok(None),
+            _ if is_held => Ok(None),
+            _ if is_deep => self.give_last(arena, plan),
+            _ => {
+                let set = Plan { before: Before::LARGER, ..plan }.complete(self, arena)?;
+                Ok((!set.freed.is_empty()).then_some(set))
+            }
         }
     }
 

@@ -35,6 +35,11 @@ impl Pins {
         !self.holders.is_empty() && self.holders.contains_key(&at)
     }
 
+    /// Whether an epoch holds an address.
+    pub fn is_of(&self, epoch: u64, at: NodeRef) -> bool {
+        self.epochs.get(&epoch).is_some_and(|epoch| epoch.nodes.contains(&at))
+    }
+
     /// Bytes on the heap, about.
     pub fn heap_bytes(&self) -> u64 {
         const ADDRESS_BYTES: usize = size_of::<NodeRef>() + size_of::<(NodeRef, u32)>();
@@ -89,6 +94,7 @@ impl Tree {
         if epochs > MAX_HELD_EPOCHS || pins.held + more.len() > MAX_HELD_ADDRESSES {
             return Err(TreeError::TooManyHeld);
         }
+        self.mending.was_held = true;
         let empty = || Epoch { until_ms, nodes: BTreeSet::new() };
         let of = pins.epochs.entry(epoch).or_insert_with(empty);
         of.until_ms = of.until_ms.max(until_ms);
@@ -117,6 +123,11 @@ impl Tree {
         for epoch in due {
             self.release(owner, epoch);
         }
+    }
+
+    /// The time of the epoch that ends first; `None` if nothing is held.
+    pub fn next_lapse_ms(&self) -> Option<u64> {
+        self.pins.epochs.values().map(|epoch| epoch.until_ms).min()
     }
 
     /// What is held.

@@ -60,6 +60,8 @@ pub(super) struct WriteSet {
     /// Counts of children in nodes that do not change else.
     pub counts: Vec<(usize, u64)>,
     pub root: Option<(NodeRef, u8)>,
+    /// Nodes that are the first ones of those that were joined to others: they have new neighbours.
+    pub seams: Vec<NodeRef>,
     /// A part becomes deeper, or has more deep nodes.
     pub deepens: bool,
 }
@@ -288,6 +290,8 @@ fn join<J: Journal>(
                 continue;
             }
             let other = tree.image(owner, neighbour);
+            let seam = if left == index { &other } else { &image };
+            let seam = seam.first_child();
             let joined = if left == index {
                 image.clone().joined(other)
             } else {
@@ -297,6 +301,7 @@ fn join<J: Journal>(
                 let count = joined.count();
                 set.changed.push((first, joined));
                 set.freed.push(second);
+                set.seams.extend(seam);
                 return Upwards::Joined(left, count);
             }
         }
@@ -445,6 +450,9 @@ impl WriteSet {
         }
         for at in self.freed {
             tree.pool.give(arena, at);
+        }
+        for at in self.seams {
+            tree.look_at_seam(arena.owner, at);
         }
     }
 }

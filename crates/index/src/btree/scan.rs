@@ -373,22 +373,24 @@ impl Scan {
         // A deep node whose keys are covered leads on by its right link, as a leaf does.
         let is_ahead = place.is_lt() && self.direction == Direction::Ascending;
         if node.is_deep() && (place.is_eq() || is_ahead) {
-            return self.replace_deep(index, node);
+            let children = self.children_in_range(node);
+            let children: Vec<_> = children.filter_map(|index| node.child(index)).collect();
+            if !children.is_empty() {
+                return self.replace_deep(index, children);
+            }
         }
         self.line[index].fetch = Fetch::Here(bytes[..node.used_bytes()].to_vec());
         self.advance()
     }
 
     /// The children of a deep node take its place in line.
-    fn replace_deep(&mut self, index: usize, node: &OrderedNode<'_>) -> Step<(), AskReason> {
+    fn replace_deep(&mut self, index: usize, children: Vec<NodeRef>) -> Step<(), AskReason> {
         let Some(slot) = self.line.remove(index) else { return Step::More };
         let depth = slot.depth + 1;
         if depth > WALK_DEPTH {
             return Step::Ask(AskReason::TooDeep);
         }
-        let children: Vec<NodeRef> =
-            self.children_in_range(node).filter_map(|index| node.child(index)).collect();
-        if children.is_empty() || !children.iter().all(|at| self.is_in_region(*at)) {
+        if !children.iter().all(|at| self.is_in_region(*at)) {
             return Step::Ask(AskReason::Broken);
         }
         match self.direction {

@@ -1,5 +1,6 @@
 //! The owner's tree: its settings, its nodes, and what is at a key.
 
+use super::accesses::Accesses;
 use super::image::{Image, Room};
 use super::mend::Mending;
 use super::pins::Pins;
@@ -38,6 +39,9 @@ pub enum TreeError {
     /// More addresses would be held than may be.
     #[error("too many addresses of this tree are held, or by too many epochs")]
     TooManyHeld,
+    /// The epoch does not hold this address.
+    #[error("the epoch does not hold this address")]
+    NotHeld,
 }
 
 /// The settings of a tree.
@@ -129,6 +133,7 @@ pub struct Tree {
     pub(super) pins: Pins,
     /// Nodes that are to be looked at in quiet times.
     pub(super) mending: Mending,
+    pub(super) accesses: Accesses,
 }
 
 /// A node in its owner's memory.
@@ -164,7 +169,7 @@ impl Tree {
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
         let lists = self.pool.heap_bytes() + self.pins.heap_bytes() + self.mending.heap_bytes();
-        lists + (size_of::<Self>() + self.scratch.capacity()) as u64
+        lists + self.accesses.heap_bytes() + (size_of::<Self>() + self.scratch.capacity()) as u64
     }
 
     /// The settings.
@@ -209,8 +214,11 @@ impl Tree {
                 continue;
             }
             let node = self.node(owner, at);
-            info.deep += u64::from(node.is_deep());
-            info.entries += node.entries() as u64;
+            info.accesses += self.accesses.of(at);
+            match node.is_deep() {
+                true => info.deep += 1,
+                false => info.entries += node.entries() as u64,
+            }
             let children = (0..node.entries()).filter_map(|index| node.child(index));
             waiting.extend(children.map(|child| (child, node.child_level())));
         }

@@ -85,6 +85,9 @@ impl OrderedTrees {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let changed_at = store.last_sequence() + ahead;
         named.tree.publish(&mut arena_at(store, changed_at), planned);
+        if named.tree.wants_mending() && self.held.insert(root) {
+            store.held_trees = self.held.len() as u64;
+        }
     }
 
     /// Removes a key. True if it was there.
