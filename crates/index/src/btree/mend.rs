@@ -194,10 +194,11 @@ impl Tree {
         plan: Plan,
         child: NodeRef,
     ) -> Result<Option<WriteSet>, ArenaFull> {
-        let image = self.image(arena.owner, child);
+        let (image, at) = (self.image(arena.owner, child), plan.at);
         let mut set = Plan { image, before: Before::LARGER, ..plan }.complete(self, arena)?;
         // Before the nodes that a join of it frees.
         set.freed.insert(0, child);
+        set.seams.push(at);
         Ok(Some(set))
     }
 

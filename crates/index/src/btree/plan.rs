@@ -60,7 +60,8 @@ pub(super) struct WriteSet {
     /// Counts of children in nodes that do not change else.
     pub counts: Vec<(usize, u64)>,
     pub root: Option<(NodeRef, u8)>,
-    /// Nodes that are the first ones of those that were joined to others: they have new neighbours.
+    /// Nodes that others were joined to, and the first one below each of these: they have new
+    /// neighbours.
     pub seams: Vec<NodeRef>,
     /// A part becomes deeper, or has more deep nodes.
     pub deepens: bool,
@@ -160,6 +161,7 @@ impl Plan {
                 {
                     // The part is one level deeper no more.
                     set.freed.push(freed);
+                    set.seams.push(above);
                     (image, before) = (content, Before::LARGER);
                 } else if self.path.is_empty() && !image.is_deep && !tree.pins.holds(above) {
                     set.freed.push(above);
@@ -301,7 +303,7 @@ fn join<J: Journal>(
                 let count = joined.count();
                 set.changed.push((first, joined));
                 set.freed.push(second);
-                set.seams.extend(seam);
+                set.seams.extend([Some(first), seam].into_iter().flatten());
                 return Upwards::Joined(left, count);
             }
         }
