@@ -1,7 +1,9 @@
 //! Ordered trees over RESP, against Redis's sorted sets of one score, whose members are in the order of
 //! their bytes; and read by clients beside a writer that divides, joins and removes.
 
-use remora_client_core::{KeyForm, OpenOrdered, OrderedCache, OrderedSettings, Path, Session};
+use remora_client_core::{
+    KeyForm, OpenOrdered, OrderedCache, OrderedHold, OrderedSettings, Path, Session,
+};
 use remora_protocol::ordered::OrderedRange;
 use remora_resp::Value as Front;
 use remora_resp::wire::ParsedValue;
@@ -183,6 +185,9 @@ fn bad_requests_say_what_to_do_and_change_nothing() {
         ("BTREE.SCAN n 17", "cursor"),
         ("BTREE.SCAN n 0 COUNT 0", "syntax"),
         ("BTREE.SELECT n x", "integer"),
+        ("BTREE.LEVELS n NODES", "syntax"),
+        ("BTREE.LEVELS n NODES 40", "NODES is not an integer from 0 to 39"),
+        ("BTREE.LEVELS n NODES 1 LIMIT 1025", "LIMIT is not an integer from 1 to 1024"),
         ("BTREE.SET s 1 2", "WRONGTYPE"),
         ("BTREE.GET s 1", "WRONGTYPE"),
         ("LPUSH n 1", "WRONGTYPE"),
@@ -196,6 +201,13 @@ fn bad_requests_say_what_to_do_and_change_nothing() {
     assert_eq!(resp.call("EXISTS b m"), Value::Integer(0), "nothing was made");
     assert_eq!(resp.call("BTREE.COUNT n - +"), Value::Integer(1));
     assert_eq!(resp.call("BTREE.RANGE n + -"), Value::Array(Vec::new()));
+    // One level, which is a leaf: nodes, entries, deep nodes, lookups.
+    let numbers = |of: [i64; 4]| Value::Array(of.map(Value::Integer).to_vec());
+    assert_eq!(resp.call("BTREE.LEVELS n"), Value::Array(vec![numbers([1, 1, 0, 0])]));
+    let Value::Array(nodes) = resp.call("BTREE.LEVELS n NODES 0 LIMIT 1") else { panic!("a list") };
+    let [Value::Array(node)] = &nodes[..] else { panic!("one node: {nodes:?}") };
+    assert_eq!(node[2..], [0, 1, 0].map(Value::Integer), "not deep, one key");
+    assert_eq!(resp.call("BTREE.LEVELS n NODES 1"), Value::Array(Vec::new()));
     assert_eq!(resp.call("TYPE n"), Value::Simple("ordered".into()));
     for (words, number) in
         [("BTREE.SET n 7 again", 0), ("BTREE.DEL n 8", 0), ("BTREE.DEL n 7", 1), ("DEL n", 1)]
@@ -250,6 +262,8 @@ fn a_key_is_read_in_one_round_trip_once_the_upper_nodes_are_kept() {
     assert_eq!(get(&mut session, 7, &mut open).0, Some(u64::from_le_bytes([5; 8])));
 }
 
+const HOLD: OrderedHold =
+    OrderedHold { epoch: 0, for_ms: 60_000, levels: 3, most_bytes: 200 << 10, below: None };
 const STAYS: u64 = 300;
 const BETWEEN: u64 = 40;
 
@@ -355,7 +369,17 @@ fn readers_beside_a_writer_find_each_key_that_stays() {
                 })
             })
             .collect();
+        let mut deep = 0;
         for round in 0..40u64 {
+            // For some rounds addresses of the upper nodes are held; then the depth is mended.
+            let hold = OrderedHold { epoch: 1 + round, ..HOLD };
+            match round % 8 {
+                2 => assert!(!writer.ordered_hold(&tree, hold).unwrap().unwrap().is_empty()),
+                5 => assert!(writer.ordered_release(&tree, hold.epoch - 3).unwrap()),
+                _ => {}
+            }
+            let levels = writer.ordered_levels(&tree).unwrap();
+            deep += levels.iter().map(|level| level.deep).sum::<u64>();
             for number in 0..STAYS {
                 for between in 1..6 {
                     let text = (number * BETWEEN + between).to_string();
@@ -366,6 +390,7 @@ fn readers_beside_a_writer_find_each_key_that_stays() {
                 }
             }
         }
+        assert!(deep > 0, "no held node was divided");
         over.store(true, Ordering::Relaxed);
         for reader in readers {
             let (read, events) = reader.join().unwrap();

@@ -154,11 +154,12 @@ pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use ordered::OrderedKey;
 pub use remora_client_core::{
-    AllMembers, CachePolicy, Chased, Counts, DataBufferCounts, Each, EachChased, Explanation,
-    FatRootLimits, FieldValue, Got, HashContent, HashFields, KeyForm, LevelInfo, Link, LinkAt,
-    LinkPlace, ListEvents, ListItems, ListTaken, OrderedCache, OrderedEntries, OrderedEvents,
-    OrderedFound, OrderedGot, OrderedInfo, OrderedSettings, OrderedValue, Path, PlanRun, Policy,
-    Route, ServedBy, Side, SyncPoint, Target, Why,
+    AllMembers, CachePolicy, Chased, ChildInfo, Counts, DataBufferCounts, Each, EachChased,
+    Explanation, FatRootLimits, FieldValue, Got, HashContent, HashFields, InnerNode, KeyForm,
+    LevelInfo, Link, LinkAt, LinkPlace, ListEvents, ListItems, ListTaken, NodeInfo, NodeRef,
+    OrderedCache, OrderedEntries, OrderedEvents, OrderedFound, OrderedGot, OrderedHold,
+    OrderedInfo, OrderedSettings, OrderedValue, Path, PlanRun, Policy, Route, ServedBy, Side,
+    SyncPoint, Target, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};

@@ -322,6 +322,68 @@ impl OrderedKey<'_> {
         Ok(self.core.ordered_levels(self.view)?)
     }
 
+    /// The nodes of a level, 0 that of the leaves, in the order of their keys, so many at most: where
+    /// they lie, keys below, and how often lookups that the server answered came to them.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// for node in session.ordered(b"orders by day")?.nodes(1, 100)? {
+    ///     println!("{:?}: {} lookups", node.at, node.accesses);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn nodes(&mut self, level: u8, limit: u64) -> Result<Vec<core::NodeInfo>, Error> {
+        Ok(self.core.ordered_nodes(self.view, level, limit)?)
+    }
+
+    /// Inner nodes from the top, with their content. The addresses of their children are held: each
+    /// stays that of the root of its part until [`OrderedKey::release`] ends the epoch, or its time has
+    /// come. The same call with the same epoch again makes that later. `None` if there is no tree, or
+    /// the epoch does not hold the address at which they are to begin.
+    ///
+    /// A restart of the server, and a failover, end all epochs: readers find dead nodes then, and
+    /// begin at the root. Time counts from before the call.
+    ///
+    /// # Errors
+    /// See [`Error`]. If more would be held than may be, that is refused as too large.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::OrderedHold;
+    ///
+    /// let two_levels =
+    ///     OrderedHold { epoch: 1, for_ms: 60_000, levels: 2, most_bytes: 64 << 10, below: None };
+    /// let mut tree = session.ordered(b"orders by day")?;
+    /// for node in tree.hold(two_levels)?.unwrap_or_default() {
+    ///     println!("{:?} names {} children", node.info.at, node.children.len());
+    /// }
+    /// tree.release(1)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hold(&mut self, hold: core::OrderedHold) -> Result<Option<Vec<core::InnerNode>>, Error> {
+        Ok(self.core.ordered_hold(self.view, hold)?)
+    }
+
+    /// Ends an epoch that holds addresses. True if it held some.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let was_held = session.ordered(b"orders by day")?.release(1)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn release(&mut self, epoch: u64) -> Result<bool, Error> {
+        Ok(self.core.ordered_release(self.view, epoch)?)
+    }
+
     /// What has happened to the lookups by READs.
     ///
     /// ```no_run

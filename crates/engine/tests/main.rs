@@ -32,6 +32,7 @@ mod lists;
 
 // Ordered trees.
 mod ordered;
+mod ordered_held;
 
 // GEO keys.
 mod geo;

@@ -3,7 +3,7 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, LongRead, Now, Shard, ShardOptions};
-use remora_layout::btree::{KeyForm, LevelInfo, OrderedInfo};
+use remora_layout::btree::{KeyForm, LEVEL_INFO_WORDS, LevelInfo, OrderedInfo};
 use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, RANGE_TURN_KEYS};
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
@@ -184,7 +184,7 @@ fn trees_are_as_a_map_for_each_fan_out_and_both_forms_of_keys() {
             let (_, height, words) = ask(&mut shard, OrderedCommand::Levels);
             let levels: Vec<LevelInfo> = words
                 .unwrap()
-                .chunks(16)
+                .chunks(LEVEL_INFO_WORDS * 8)
                 .map(|words| LevelInfo::from_words(&FromBytes::read_from_bytes(words).unwrap()))
                 .collect();
             assert_eq!((levels.len() as u64, height as u64), (info.height, info.height));

@@ -3,6 +3,7 @@
 use crate::btree_fixture::{OrderedFixture, options};
 use crate::fixture::HOME;
 use crate::replay::{Recorder, Replay};
+use remora_index::btree::Hold;
 use remora_layout::btree::{
     KeyForm, ORDERED_ROOT_BYTES, OrderedHeader, ValueKind, verify_ordered_header,
 };
@@ -21,11 +22,34 @@ pub struct Change {
     value: Option<u64>,
 }
 
+/// An address that others hold, from one time to another.
+pub struct HeldAddress {
+    pub at: NodeRef,
+    pub level: u8,
+    pub from: usize,
+    pub to: usize,
+}
+
 pub struct History {
     pub start: Vec<u64>,
     pub stores: Vec<(usize, u64)>,
     pub changes: Vec<Change>,
     pub header_at: NodeRef,
+    /// Addresses that were held, by the time from which they were.
+    pub held: Vec<HeldAddress>,
+}
+
+/// Hands out the children of the upper levels.
+fn hold(fixture: &mut OrderedFixture<Recorder>, levels: usize) -> Vec<(NodeRef, u8)> {
+    let mut named = Vec::new();
+    let hold = Hold { epoch: 1, until_ms: u64::MAX, levels, below: None };
+    let held = fixture.tree.hold(&fixture.owner, hold, |inner| {
+        let level = inner.info.child_level();
+        named.extend(inner.children.iter().map(|child| (child.at, level)));
+        true
+    });
+    held.unwrap();
+    named
 }
 
 pub fn bytes_of(keys: KeyForm, key: u64) -> Vec<u8> {
@@ -41,8 +65,24 @@ pub fn record(keys: KeyForm, fan_out: usize, changes: u64, random: &mut Random) 
     let words = fixture.owner.region_bytes() / 8;
     let start: Vec<u64> = (0..words).map(|word| fixture.owner.word(word)).collect();
     recorder.0.borrow_mut().clear();
-    let mut done = Vec::new();
+    let (mut done, mut held) = (Vec::new(), Vec::<HeldAddress>::new());
     for number in 0..changes {
+        // In one half of the history some addresses are held for a while, and then mended.
+        let now = recorder.0.borrow().len();
+        let may_hold = (number * 4 / changes).is_multiple_of(2);
+        if may_hold && random.one_in(60) {
+            let named = hold(&mut fixture, 1 + random.below(3usize));
+            let held_now = |at| held.iter().any(|held| held.at == at && held.to == usize::MAX);
+            let new: Vec<_> = named.into_iter().filter(|(at, _)| !held_now(*at)).collect();
+            let of = |(at, level)| HeldAddress { at, level, from: now, to: usize::MAX };
+            held.extend(new.into_iter().map(of));
+        } else if random.one_in(if may_hold { 200 } else { 30 }) {
+            fixture.tree.release(&fixture.owner, 1);
+            held.iter_mut().for_each(|held| held.to = held.to.min(now));
+        } else if random.one_in(3) {
+            let (tree, mut arena) = fixture.parts();
+            tree.mend_some(&mut arena).unwrap();
+        }
         let from = recorder.0.borrow().len();
         let grows = (number * 8 / changes).is_multiple_of(2);
         let key = random.below(KEYS);
@@ -58,7 +98,7 @@ pub fn record(keys: KeyForm, fan_out: usize, changes: u64, random: &mut Random) 
     }
     fixture.check();
     let stores = recorder.0.borrow().clone();
-    History { start, stores, changes: done, header_at: fixture.tree.at() }
+    History { start, stores, changes: done, header_at: fixture.tree.at(), held }
 }
 
 impl Replay<'_> {

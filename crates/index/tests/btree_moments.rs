@@ -10,7 +10,7 @@ use remora_layout::btree::{
     Expected, KeyForm, ORDERED_ROOT_BYTES, OrderedNode, verify_ordered_header,
 };
 use remora_layout::node::{NodeRef, Proof};
-use remora_layout::record::Guardian;
+use remora_layout::record::{Guardian, State};
 use remora_testing::Random;
 use std::collections::BTreeSet;
 
@@ -41,8 +41,8 @@ impl Moment<'_> {
         let mut waiting: Vec<_> = self.reachable.iter().copied().collect();
         while let Some((at, level)) = waiting.pop() {
             let Some(node) = self.node(at, level) else { continue };
-            let below = (0..node.entries()).filter(|_| level > 0);
-            let below = below.map(|index| (node.child(index).unwrap(), level.saturating_sub(1)));
+            let below = (0..node.entries()).filter(|_| !node.is_leaf());
+            let below = below.map(|index| (node.child(index).unwrap(), node.child_level()));
             let named: Vec<_> = below.chain(node.right().map(|right| (right, level))).collect();
             waiting.extend(named.into_iter().filter(|named| self.reachable.insert(*named)));
         }
@@ -51,7 +51,8 @@ impl Moment<'_> {
     /// Every key in every leaf; gives the leaves that can be believed.
     fn check(&self, time: usize) -> usize {
         let leaves = self.reachable.iter().filter(|(_, level)| *level == 0);
-        let mut leaves: Vec<_> = leaves.filter_map(|&(at, level)| self.node(at, level)).collect();
+        let leaves = leaves.filter_map(|&(at, level)| self.node(at, level));
+        let mut leaves: Vec<_> = leaves.filter(OrderedNode::is_leaf).collect();
         leaves.sort_by_key(|leaf| leaf.low());
         let overlap = |pair: &[OrderedNode<'_>]| pair[0].place_of(pair[1].low()).is_le();
         if !leaves.windows(2).any(overlap) {
@@ -67,6 +68,21 @@ impl Moment<'_> {
         }
         leaves.len()
     }
+
+    /// No held address leads to a dead node. Gives how many lead to deep ones.
+    fn check_held(&self, time: usize) -> usize {
+        let held = self.history.held.iter().filter(|held| (held.from..held.to).contains(&time));
+        let held: Vec<_> = held.collect();
+        for held in &held {
+            let guardian = self.memory[held.at.offset()..].first_chunk().unwrap();
+            let guardian = Guardian::from_word(u64::from_le_bytes(*guardian)).unwrap();
+            let is_it = guardian.generation == held.at.generation;
+            let is_live = is_it && guardian.state == State::Live;
+            assert!(is_live, "after {time} stores a held address leads to a dead node");
+        }
+        let nodes = held.iter().filter_map(|held| self.node(held.at, held.level));
+        nodes.filter(OrderedNode::is_deep).count()
+    }
 }
 
 #[test]
@@ -78,11 +94,12 @@ fn after_every_store_all_leaves_that_can_be_believed_agree() {
         let reachable = BTreeSet::new();
         let mut moment = Moment { history: &history, keys, node_bytes: 0, memory, reachable };
         moment.reach();
-        let (mut most, mut ever) = (0, 0);
+        let (mut most, mut ever, mut deep) = (0, 0, 0);
         for (time, &(index, value)) in history.stores.iter().enumerate() {
             moment.memory[index * 8..index * 8 + 8].copy_from_slice(&value.to_le_bytes());
             moment.reach();
             most = most.max(moment.check(time + 1));
+            deep = deep.max(moment.check_held(time + 1));
             ever = ever.max(moment.reachable.len());
             // A generation that has passed does not come again.
             let memory = &moment.memory;
@@ -92,6 +109,6 @@ fn after_every_store_all_leaves_that_can_be_believed_agree() {
                     .is_some_and(|guardian| guardian.generation == at.generation)
             });
         }
-        assert!(most > 4, "{most} leaves, {ever} nodes");
+        assert!(most > 4 && deep > 0, "{most} leaves, {ever} nodes, {deep} deep ones");
     }
 }

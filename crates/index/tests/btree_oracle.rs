@@ -9,8 +9,8 @@ use remora_testing::Random;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-const FORMS: [KeyForm; 2] = [KeyForm::Integers, KeyForm::Bytes];
-const MANY: u64 = 3_000;
+pub const FORMS: [KeyForm; 2] = [KeyForm::Integers, KeyForm::Bytes];
+pub const MANY: u64 = 3_000;
 
 fn bound<'k>(random: &mut Random, key: &'k [u8]) -> Bound<&'k [u8]> {
     random.pick(&[Bound::Included(key), Bound::Excluded(key), Bound::Unbounded])
@@ -33,7 +33,7 @@ fn is_before(key: &[u8], to: Bound<&[u8]>) -> bool {
 }
 
 /// A range, its count, and the numbers of keys.
-fn compare_ranges<J: Journal>(fixture: &OrderedFixture<J>, random: &mut Random) {
+pub fn compare_ranges<J: Journal>(fixture: &OrderedFixture<J>, random: &mut Random) {
     let keys = fixture.options.keys;
     let (one, other) = (key(random, keys, MANY), key(random, keys, MANY));
     let (from, to) = (bound(random, &one), bound(random, &other));

@@ -26,12 +26,12 @@ const PARALLEL: [usize; 3] = [1, 4, 16];
 const MANY: u64 = 3_000;
 
 /// The nodes of an owner whose tree does not change; wants are answered in any order.
-struct Still<'o> {
-    owner: &'o Owner<NoJournal>,
+struct Still<'o, J: Journal> {
+    owner: &'o Owner<J>,
     random: Random,
 }
 
-impl Source<Scan> for Still<'_> {
+impl<J: Journal> Source<Scan> for Still<'_, J> {
     fn bytes(&mut self, want: &Want) -> (Vec<u8>, Proof) {
         (self.owner.slice(want.offset as usize, want.bytes).to_vec(), Proof::Checksum)
     }
@@ -70,7 +70,12 @@ fn bound<'k>(random: &mut Random, key: &'k [u8]) -> Bound<&'k [u8]> {
 }
 
 /// Scans one range, with up to `parallel` leaves and an inner node in flight, or with fewer.
-fn compare(fixture: &OrderedFixture<NoJournal>, range: Range<'_>, parallel: usize, seed: u64) {
+pub fn compare<J: Journal>(
+    fixture: &OrderedFixture<J>,
+    range: Range<'_>,
+    parallel: usize,
+    seed: u64,
+) {
     let mut expected = Vec::new();
     fixture.tree.range(&fixture.owner, range, |key, value| {
         expected.push((key.to_vec(), value.kind, value.bytes.to_vec()));
@@ -356,16 +361,24 @@ impl Forger {
         let high = keys.pop().filter(|_| !self.random.one_in(20));
         let low = if self.random.one_in(2) { Vec::new() } else { keys[0].clone() };
         let right = self.place();
+        let is_deep = self.random.one_in(5);
         let items = keys.iter().map(|key| {
-            let payload = match level {
-                0 => Payload::Value(Value::of(b"forged value")),
+            let payload = match (level, is_deep) {
+                (0, false) => Payload::Value(Value::of(b"forged value")),
                 _ => Payload::Child(self.place()),
             };
             Item { key, payload }
         });
         let items: Vec<Item<'_>> = items.collect();
-        let content =
-            Content { level, keys: form, low: &low, high: high.as_deref(), right, items: &items };
+        let content = Content {
+            level,
+            is_deep,
+            keys: form,
+            low: &low,
+            high: high.as_deref(),
+            right,
+            items: &items,
+        };
         let mut bytes = vec![0; NODE_BYTES];
         encode(&content, Ownership { at, tree: self.tree, changed_at: 1 }, &mut bytes);
         bytes

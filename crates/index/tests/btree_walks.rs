@@ -43,6 +43,7 @@ struct Counts {
     found: u64,
     restarted: u64,
     went_right: u64,
+    from_held: u64,
     asked: u64,
 }
 
@@ -66,6 +67,14 @@ fn run(keys: KeyForm, fan_out: usize, calm: u64, seed: u64, counts: &mut Counts)
         let mut header = replay.ordered_header(history.header_at, &mut random);
         if let Some(leaf) = kept.filter(|_| random.one_in(2)) {
             header = OrderedHeader { root: leaf, height: 1, ..header };
+        }
+        // An address that was held lately, to which a switch may lead.
+        let began = history.held.partition_point(|held| held.from <= from);
+        let lately = &history.held[began.saturating_sub(40)..began];
+        if !lately.is_empty() && random.one_in(2) {
+            let held = &lately[random.below(lately.len())];
+            header = OrderedHeader { root: held.at, height: held.level + 1, ..header };
+            counts.from_held += u64::from(from < held.to);
         }
         let region = replay.words.len() as u64 * 8;
         let mut walk = Get::begin(&bytes, HOME, history.header_at, header, region);
@@ -102,7 +111,11 @@ fn torn_and_late_reads_miss_no_key_and_invent_none() {
             }
         }
     }
-    let Counts { walks, found, restarted, went_right, asked } = counts;
-    let is_telling = walks > 10_000 && found > walks / 10 && restarted > 500 && went_right > 20;
+    let Counts { walks, found, restarted, went_right, from_held, asked } = counts;
+    let is_telling = walks > 10_000
+        && from_held > 1_000
+        && found > walks / 10
+        && restarted > 500
+        && went_right > 20;
     assert!(is_telling && asked < walks / 2, "{counts:?}");
 }

@@ -2,6 +2,7 @@
 
 mod btree_fat_root;
 mod btree_fixture;
+mod btree_held;
 mod btree_history;
 mod btree_kept;
 mod btree_moments;

@@ -27,6 +27,10 @@
 //! has the empty low fence. Keys are ordered as byte strings; an integer is its 8 bytes, most
 //! significant first (form, bit 0: byte strings).
 //!
+//! The children of an inner node are one level below it. Those of a *deep* node (form, bit 2) are of
+//! its own level: it was divided while others held its address, and is the root of its part. So a
+//! deep node of level 0 is no leaf.
+//!
 //! All keys between two fences begin with what the two have in common: the *prefix*, which entries
 //! do not repeat. An integer has none. The *head* of an entry is the 8 bytes behind the prefix, as a
 //! number, filled with zeros; the heap has the bytes behind those. So most comparisons compare words.
@@ -56,9 +60,13 @@ use crate::record::{Mutable, Reject, verify_root_words};
 use crate::tree::RootPlace;
 use std::cmp::Ordering;
 
+mod listing;
 mod owned;
 mod splice;
 
+pub use listing::{
+    CHILD_INFO_WORDS, ChildInfo, InnerNode, LEVEL_INFO_WORDS, LevelInfo, NODE_INFO_WORDS, NodeInfo,
+};
 pub use owned::Columns;
 pub use splice::Splice;
 
@@ -79,6 +87,7 @@ const REST_BYTES: usize = 4;
 const IN_HEAP: u8 = 0xff;
 const BYTE_STRINGS: u8 = 1;
 const HAS_HIGH: u8 = 2;
+const DEEP: u8 = 4;
 const WORDS: u8 = 8;
 
 /// Word offsets in a node, beside [`crate::node::word`].
@@ -164,8 +173,10 @@ pub struct Item<'a> {
 /// What is to stand in a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// Levels below; 0 for leaves.
+    /// Levels below, deep nodes apart; 0 for leaves.
     pub level: u8,
+    /// The children are of the same level.
+    pub is_deep: bool,
     /// What the keys are.
     pub keys: KeyForm,
     /// The smallest key that may be here.
@@ -208,8 +219,8 @@ const fn heap_value_bytes(bytes: usize) -> usize {
 }
 
 /// Whether each of the items has a value that is a payload's word.
-fn are_words(level: u8, items: &[Item<'_>]) -> bool {
-    level == 0 && !items.is_empty() && items.iter().all(|item| is_word(item.payload))
+fn are_words(is_leaf: bool, items: &[Item<'_>]) -> bool {
+    is_leaf && !items.is_empty() && items.iter().all(|item| is_word(item.payload))
 }
 
 /// Whether a payload may stand in a leaf whose values are words.
@@ -233,18 +244,18 @@ pub fn item_bytes(keys: KeyForm, prefix: usize, item: &Item<'_>) -> usize {
 
 /// Bytes that a node with this content uses; a multiple of a word.
 pub fn encoded_bytes(content: &Content<'_>) -> usize {
-    let Content { level, keys, low, high, items, .. } = *content;
+    let Content { level, is_deep, keys, low, high, items, .. } = *content;
     let prefix = prefix_bytes(keys, low, high);
     let parts = Parts::of(keys, items.len(), low.len() + high.map_or(0, <[u8]>::len));
     let whole: usize = items.iter().map(|item| item_bytes(keys, prefix, item)).sum();
-    let value = if are_words(level, items) { WORD_BYTES } else { 0 };
+    let value = if are_words(level == 0 && !is_deep, items) { WORD_BYTES } else { 0 };
     let heap = whole - items.len() * (2 * WORD_BYTES + rest_bytes(keys) + value);
     (parts.heap + heap).next_multiple_of(WORD_BYTES)
 }
 
 /// Bytes for entries and fences in a node of `node_bytes`, header included.
-pub const fn room_bytes(node_bytes: usize, level: u8, fan_out: usize) -> usize {
-    if level == 0 { node_bytes } else { node_bytes - fan_out * WORD_BYTES }
+pub const fn room_bytes(node_bytes: usize, is_leaf: bool, fan_out: usize) -> usize {
+    if is_leaf { node_bytes } else { node_bytes - fan_out * WORD_BYTES }
 }
 
 /// Offset in the node of the count of an entry.
@@ -354,7 +365,7 @@ const fn heap_word(value: Value<'_>, at: usize) -> u64 {
 /// # Panics
 /// `into` is shorter than [`encoded_bytes`], or longer than a node may be.
 pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> usize {
-    let Content { level, keys, low, high, right, items } = *content;
+    let Content { level, is_deep, keys, low, high, right, items } = *content;
     let used = encoded_bytes(content);
     assert!(used <= into.len() && into.len() <= MAX_ORDERED_NODE_BYTES, "no room for {used}");
     let into = &mut into[..used];
@@ -362,9 +373,11 @@ pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> u
     let prefix = prefix_bytes(keys, low, high);
     let high_bytes = high.map_or(0, <[u8]>::len);
     let parts = Parts::of(keys, items.len(), low.len() + high_bytes);
-    let are_words = are_words(level, items);
-    let form =
-        keys as u8 | if high.is_some() { HAS_HIGH } else { 0 } | if are_words { WORDS } else { 0 };
+    let are_words = are_words(level == 0 && !is_deep, items);
+    let mut form = keys as u8;
+    for (is_so, bit) in [(high.is_some(), HAS_HIGH), (is_deep, DEEP), (are_words, WORDS)] {
+        form |= if is_so { bit } else { 0 };
+    }
     let shape =
         items.len() as u64 | (level as u64) << 16 | (form as u64) << 24 | (used as u64) << 32;
     let fences = low.len() as u64 | (high_bytes as u64) << 16 | (prefix as u64) << 32;
@@ -438,6 +451,7 @@ pub struct OrderedNode<'a> {
     bytes: &'a [u8],
     entries: usize,
     level: u8,
+    is_deep: bool,
     keys: KeyForm,
     are_words: bool,
     low: &'a [u8],
@@ -460,9 +474,9 @@ impl<'a> OrderedNode<'a> {
         let fences = word_at(bytes, word::FENCES);
         let [low, high, prefix] = [0, 16, 32].map(|shift| (fences >> shift) as u16 as usize);
         let keys = if form & BYTE_STRINGS == 0 { KeyForm::Integers } else { KeyForm::Bytes };
-        let (has_high, are_words) = (form & HAS_HIGH != 0, form & WORDS != 0);
+        let [has_high, is_deep, are_words] = [HAS_HIGH, DEEP, WORDS].map(|bit| form & bit != 0);
         let parts = Parts::of(keys, entries, low + high);
-        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH | WORDS) == 0
+        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH | DEEP | WORDS) == 0
             && level < MAX_TREE_HEIGHT
             && entries <= MAX_FAN_OUT
             && used <= bytes.len()
@@ -476,7 +490,7 @@ impl<'a> OrderedNode<'a> {
         let bytes = &bytes[..used];
         let (low, behind) = bytes[ORDERED_HEADER_BYTES..].split_at(low);
         let high = has_high.then_some(&behind[..high]);
-        Some(Self { bytes, entries, level, keys, are_words, low, high, prefix, parts })
+        Some(Self { bytes, entries, level, is_deep, keys, are_words, low, high, prefix, parts })
     }
 
     /// Checks bytes that a reader fetched; they may be longer than the used part of the node.
@@ -512,9 +526,26 @@ impl<'a> OrderedNode<'a> {
         self.entries
     }
 
-    /// Levels below; 0 for leaves.
+    /// Levels below, deep nodes apart; 0 for leaves and for deep nodes above leaves.
     pub fn level(&self) -> u8 {
         self.level
+    }
+
+    /// Whether its children are of its own level.
+    pub fn is_deep(&self) -> bool {
+        self.is_deep
+    }
+
+    /// Whether it has values.
+    #[inline]
+    pub fn is_leaf(&self) -> bool {
+        self.level == 0 && !self.is_deep
+    }
+
+    /// The level of its children, if it has any.
+    #[inline]
+    pub fn child_level(&self) -> u8 {
+        if self.is_deep { self.level } else { self.level.saturating_sub(1) }
     }
 
     /// What its keys are.
@@ -798,30 +829,6 @@ impl OrderedInfo {
             nodes,
             bytes,
         })
-    }
-}
-
-/// What a level of a tree holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LevelInfo {
-    /// Its nodes.
-    pub nodes: u64,
-    /// Their entries.
-    pub entries: u64,
-}
-
-/// Words of an encoded [`LevelInfo`].
-pub const LEVEL_INFO_WORDS: usize = 2;
-
-impl LevelInfo {
-    /// As words.
-    pub const fn to_words(&self) -> [u64; LEVEL_INFO_WORDS] {
-        [self.nodes, self.entries]
-    }
-
-    /// What words encode.
-    pub const fn from_words(words: &[u64; LEVEL_INFO_WORDS]) -> Self {
-        Self { nodes: words[0], entries: words[1] }
     }
 }
 

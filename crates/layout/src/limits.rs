@@ -428,6 +428,32 @@ pub const RANGE_TURN_BYTES: usize = 64 << 10;
 /// Right links in a row that one walk over a B+tree follows: each means that a split was published
 /// whose parent the walk read before.
 pub const WALK_RIGHT_LINKS: u32 = 16;
+/// Inner nodes that one walk over a B+tree goes down before it asks: twice the levels of the largest
+/// tree that fits a region with the default fan-out. Deep nodes add to the levels while others hold
+/// their addresses.
+pub const WALK_DEPTH: u32 = 32;
+/// Addresses of one B+tree that others hold at a time, each for each epoch that handed it out: the
+/// children of the 4096 nodes of 16 branches that a switch's node set has.
+pub const MAX_HELD_ADDRESSES: usize = 64 << 10;
+/// Levels of inner nodes that one request hands out.
+pub const MAX_HELD_LEVELS: usize = 8;
+/// Bytes of nodes that one request hands out, at most: one turn of a shard copies them.
+pub const MAX_HOLD_BYTES: usize = 256 << 10;
+/// Time for which a request may hold addresses, in ms: ten minutes. A holder renews it.
+pub const MAX_HOLD_MS: u64 = 600_000;
+/// Looks of one turn of a shard at nodes of B+trees that are to be mended, each with one change at
+/// the most: some microseconds each.
+pub const MEND_TURN_NODES: usize = 8;
+/// One of so many lookups of a B+tree is counted, on average: it costs a second way down.
+pub const ACCESS_SAMPLE_LOOKUPS: u32 = 256;
+/// Samples after which all counts of a B+tree are halved: later lookups count more.
+pub const ACCESS_HALVING_SAMPLES: u32 = 1 << 16;
+/// Inner nodes of a B+tree whose accesses are counted: as many as a switch's node set has.
+pub const MAX_ACCESS_NODES: usize = 4096;
+/// Nodes of a level that one request lists, at most.
+pub const MAX_LISTED_NODES: usize = 1024;
+/// Epochs that hold addresses of one B+tree at a time.
+pub const MAX_HELD_EPOCHS: usize = 64;
 /// Nodes are carved from runs of pages: the first run holds a few, each later
 /// one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;

@@ -1,7 +1,10 @@
 //! Making a tree, and changing what is at one key.
 
+use super::accesses::Accesses;
 use super::edit::{self, Edit};
 use super::image::{Entry, Image};
+use super::mend::Mending;
+use super::pins::Pins;
 use super::plan::{Plan, WriteSet, store_header, store_new};
 use super::tree::{Options, Tree, TreeError};
 use crate::pool::{Arena, Pool, set_state};
@@ -48,7 +51,22 @@ impl Tree {
             root,
         };
         let scratch = vec![0; options.node_bytes];
-        let mut tree = Self { home, at, header, pool, options, keys: 0, scratch, path: Vec::new() };
+        let (pins, mending) = (Pins::default(), Mending::default());
+        let accesses = Accesses::default();
+        let path = Vec::new();
+        let mut tree = Self {
+            home,
+            at,
+            header,
+            pool,
+            options,
+            keys: 0,
+            scratch,
+            path,
+            pins,
+            mending,
+            accesses,
+        };
         store_new(&mut tree, arena, root, &Image::default());
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
@@ -93,8 +111,8 @@ impl Tree {
         let mut plan = Plan::at(self, arena.owner, key);
         let entry = Entry::of_value(key, value);
         match plan.position {
-            Ok(index) => plan.leaf.entries[index] = entry,
-            Err(index) => plan.leaf.entries.insert(index, entry),
+            Ok(index) => plan.image.entries[index] = entry,
+            Err(index) => plan.image.entries.insert(index, entry),
         }
         let work = Work::Set(plan.complete(self, arena)?);
         Ok((Change { work, keys }, is_new))
@@ -122,7 +140,7 @@ impl Tree {
             return Some(Change { work: Work::Edit(edit), keys });
         }
         let mut plan = Plan::at(self, arena.owner, key);
-        plan.leaf.entries.remove(index);
+        plan.image.entries.remove(index);
         let set = plan.complete(self, arena).expect("a node with less in it is not divided");
         Some(Change { work: Work::Set(set), keys })
     }

@@ -25,6 +25,8 @@ pub struct Shape {
     pub entries: u64,
     /// Their used bytes.
     pub bytes: u64,
+    /// Those of its nodes that are deep.
+    pub deep: u64,
 }
 
 /// A walk over all nodes, in the order of keys.
@@ -32,8 +34,8 @@ struct Check<'a, J: Journal> {
     tree: &'a Tree,
     owner: &'a Owner<J>,
     levels: Vec<Shape>,
-    /// The right link of the last node of each level.
-    links: Vec<Option<NodeRef>>,
+    /// The right links of the nodes of each level behind which the next one comes.
+    links: Vec<Vec<Option<NodeRef>>>,
 }
 
 fn demand(holds: bool, at: NodeRef, what: &'static str) -> Result<(), Broken> {
@@ -48,11 +50,14 @@ impl Tree {
     pub fn check<J: Journal>(&self, owner: &Owner<J>) -> Result<Vec<Shape>, Broken> {
         let height = self.header.height as usize;
         let levels = vec![Shape::default(); height];
-        let mut check = Check { tree: self, owner, levels, links: vec![None; height] };
+        let mut check = Check { tree: self, owner, levels, links: vec![Vec::new(); height] };
         let root = self.header.root;
         let keys = check.node(root, self.header.height - 1, &[], None)?;
         demand(keys == self.keys, root, "the tree has another number of keys")?;
-        demand(check.links.iter().all(Option::is_none), root, "a level's last node has a link")?;
+        let mut links = check.links.iter().flatten();
+        demand(links.all(Option::is_none), root, "a level's last node has a link")?;
+        let deep: u64 = check.levels.iter().map(|level| level.deep).sum();
+        demand(deep == self.mending.deep_nodes(), root, "a deep node is not known")?;
         let nodes: u64 = check.levels.iter().map(|level| level.nodes).sum();
         demand(nodes == self.pool.used(), root, "a node is not in the tree")?;
         Ok(check.levels)
@@ -77,16 +82,25 @@ impl<J: Journal> Check<'_, J> {
         demand(node.entries() <= options.fan_out, at, "it has too many entries")?;
         demand(node.keys() == options.keys, at, "its keys have another form")?;
         let shape = &mut self.levels[level as usize];
-        let is_first = shape.nodes == 0;
         shape.nodes += 1;
+        shape.deep += u64::from(node.is_deep());
         shape.entries += node.entries() as u64;
         shape.bytes += node.used_bytes() as u64;
-        let link = std::mem::replace(&mut self.links[level as usize], node.right());
-        demand(is_first || link == Some(at), at, "the link of its left neighbour misses it")?;
+        // Below a deep node its first child is not where links lead.
+        let mut links = self.links[level as usize].drain(..);
+        let is_led_to = links.all(|link| link == Some(at));
+        demand(is_led_to, at, "a link of its left neighbours misses it")?;
+        drop(links);
+        demand(
+            node.is_deep() == self.tree.mending.is_deep(at),
+            at,
+            "it is deep, or not, and the owner does not know",
+        )?;
         let keys = keys_of(&node);
         let ascend = keys.windows(2).all(|pair| pair[0] < pair[1]);
         demand(ascend, at, "its keys do not ascend")?;
-        if level == 0 {
+        if node.is_leaf() {
+            self.links[0].push(node.right());
             let are_inside = keys.iter().all(|key| node.place_of(key).is_eq());
             demand(are_inside, at, "a key is not between its fences")?;
             return Ok(keys.len() as u64);
@@ -97,11 +111,12 @@ impl<J: Journal> Check<'_, J> {
             let child = node.child(index).expect("an entry");
             let from = if index == 0 { low } else { &keys[index][..] };
             let to = keys.get(index + 1).map(|key| &key[..]).or(high);
-            let count = self.node(child, level - 1, from, to)?;
+            let count = self.node(child, node.child_level(), from, to)?;
             let stored = self.owner.word(self.tree.count_word(at, index));
             demand(stored == count, at, "a count is not that of the child's keys")?;
             below += count;
         }
+        self.links[level as usize].push(node.right());
         Ok(below)
     }
 }

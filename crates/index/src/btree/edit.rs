@@ -147,7 +147,7 @@ fn left_items(keys: KeyForm, prefix: usize, items: &[Item<'_>], share: usize) ->
     first_behind.unwrap_or(0).clamp(1, items.len() - 1)
 }
 
-/// Plans the division of a full leaf; `None` if its parent has no room.
+/// Plans the division of a full leaf; `None` if its parent has no room, or others hold its address.
 fn divide<J: Journal>(
     tree: &mut Tree,
     arena: &mut Arena<'_, J>,
@@ -156,7 +156,8 @@ fn divide<J: Journal>(
     item: Item<'_>,
 ) -> Result<Option<Edit>, ArenaFull> {
     let Some(&(parent, _)) = tree.path.last() else { return Ok(None) };
-    if tree.node(arena.owner, parent).entries() >= tree.options.fan_out {
+    let is_full = tree.node(arena.owner, parent).entries() >= tree.options.fan_out;
+    if is_full || tree.pins.holds(at) {
         return Ok(None);
     }
     let right = tree.pool.take(arena)?;
@@ -188,6 +189,7 @@ fn divided<J: Journal>(
     };
     let whole = Content {
         level: 0,
+        is_deep: false,
         keys,
         low: node.low(),
         high: node.high(),
@@ -199,7 +201,8 @@ fn divided<J: Journal>(
     let (parent, index) = *tree.path.last()?;
     let above = tree.node(arena.owner, parent);
     let new = Item { key: separator, payload: Payload::Child(right) };
-    let mut parent_bytes = vec![0; room_bytes(tree.options.node_bytes, 1, tree.options.fan_out)];
+    let mut parent_bytes =
+        vec![0; room_bytes(tree.options.node_bytes, false, tree.options.fan_out)];
     let used = above.spliced(index + 1, Splice::Insert(new), &mut parent_bytes)?;
     parent_bytes.truncate(used);
     Some(Division {

@@ -7,7 +7,9 @@
 use crate::round::Round;
 use remora_layout::arena_header::{durable_of, word};
 use remora_layout::btree::{Expected, OrderedHeader, OrderedNode, Value, ValueKind};
-use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WALK_RIGHT_LINKS, WORD_BYTES};
+use remora_layout::limits::{
+    WALK_DEPTH, WALK_RESTARTS, WALK_RETRIES, WALK_RIGHT_LINKS, WORD_BYTES,
+};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof};
 use remora_walk::{Step, Walk, What};
 use std::cmp::Ordering;
@@ -22,6 +24,8 @@ pub enum AskReason {
     TooManyRestarts,
     /// Nodes were being changed too often.
     TooManyRetries,
+    /// The part of the tree is too deep, as others have held addresses in it for long.
+    TooDeep,
     /// A node's change is not yet as durable as configured.
     Pending,
     /// The bytes are no tree: places outside of the region, or links without end.
@@ -41,6 +45,8 @@ pub struct Get<'k> {
     round: u32,
     next: Option<(NodeRef, u8)>,
     right_links: u32,
+    /// Nodes from the root down.
+    depth: u32,
     nodes: u64,
     retries: u32,
     kind: ValueKind,
@@ -67,6 +73,7 @@ impl<'k> Get<'k> {
             round: 0,
             next: Some((header.root, header.height - 1)),
             right_links: 0,
+            depth: 0,
             nodes: 0,
             retries: 0,
             kind: ValueKind::Bytes,
@@ -131,8 +138,12 @@ impl<'k> Get<'k> {
             }
             Ordering::Equal => {}
         }
-        if node.level() > 0 {
-            return self.go(node.child(node.child_index(self.key)), node.level() - 1);
+        if !node.is_leaf() {
+            self.depth += 1;
+            if self.depth > WALK_DEPTH {
+                return Step::Ask(AskReason::TooDeep);
+            }
+            return self.go(node.child(node.child_index(self.key)), node.child_level());
         }
         match node.position(self.key) {
             Err(_) => Step::Found(false),
@@ -201,6 +212,7 @@ impl Walk for Get<'_> {
         self.round += 1;
         self.header = *header;
         self.right_links = 0;
+        self.depth = 0;
         self.nodes = 0;
         self.next = Some((header.root, header.height - 1));
         Ok(())

@@ -58,6 +58,7 @@ impl Entry {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Image {
     pub level: u8,
+    pub is_deep: bool,
     pub low: Vec<u8>,
     pub high: Option<Vec<u8>>,
     pub right: NodeRef,
@@ -69,22 +70,51 @@ impl Image {
     pub fn of(node: &OrderedNode<'_>, count: impl Fn(usize) -> u64) -> Self {
         let mut key = [0; MAX_ORDERED_KEY_BYTES];
         let entries = (0..node.entries()).map(|index| {
-            let payload = match node.level() {
-                0 => {
-                    let value = node.value(index).expect("the owner's own");
-                    Owned::Value(value.kind, value.bytes.to_vec())
-                }
-                _ => Owned::Child(node.child(index).expect("the owner's own"), count(index)),
+            let payload = if node.is_leaf() {
+                let value = node.value(index).expect("the owner's own");
+                Owned::Value(value.kind, value.bytes.to_vec())
+            } else {
+                Owned::Child(node.child(index).expect("the owner's own"), count(index))
             };
             let key = node.key(index, &mut key).expect("the owner's own").to_vec();
             Entry { key, payload }
         });
         Self {
             level: node.level(),
+            is_deep: node.is_deep(),
             low: node.low().to_vec(),
             high: node.high().map(<[u8]>::to_vec),
             right: node.right().unwrap_or_default(),
             entries: entries.collect(),
+        }
+    }
+
+    /// Whether it has values.
+    pub fn is_leaf(&self) -> bool {
+        self.level == 0 && !self.is_deep
+    }
+
+    /// The child that only one entry leads to.
+    pub fn only_child(&self) -> Option<NodeRef> {
+        match self.entries[..] {
+            [Entry { payload: Owned::Child(at, _), .. }] => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The child before all others, of an inner node.
+    pub fn first_child(&self) -> Option<NodeRef> {
+        match self.entries.first()?.payload {
+            Owned::Child(at, _) => Some(at),
+            Owned::Value(..) => None,
+        }
+    }
+
+    /// The child behind all others, of an inner node.
+    pub fn last_child(&self) -> Option<NodeRef> {
+        match self.entries.last()?.payload {
+            Owned::Child(at, _) => Some(at),
+            Owned::Value(..) => None,
         }
     }
 
@@ -98,6 +128,7 @@ impl Image {
         let items: Vec<Item<'_>> = self.entries.iter().map(Entry::item).collect();
         each(&Content {
             level: self.level,
+            is_deep: self.is_deep,
             keys,
             low: &self.low,
             high: self.high.as_deref(),
@@ -113,7 +144,7 @@ impl Image {
 
     /// Whether it fits a node.
     pub fn fits(&self, room: &Room) -> bool {
-        let bytes = room_bytes(room.node_bytes, self.level, room.fan_out);
+        let bytes = room_bytes(room.node_bytes, self.is_leaf(), room.fan_out);
         self.entries.len() <= room.fan_out && self.bytes(room.keys) <= bytes
     }
 
@@ -134,7 +165,7 @@ impl Image {
     /// apart.
     fn separator(&self, room: &Room, index: usize) -> Vec<u8> {
         let next = &self.entries[index].key;
-        if self.level > 0 || room.keys == KeyForm::Integers {
+        if !self.is_leaf() || room.keys == KeyForm::Integers {
             return next.clone();
         }
         let common = remora_layout::btree::common_bytes(&self.entries[index - 1].key, next);
@@ -147,6 +178,7 @@ impl Image {
         let (first, second) = self.entries.split_at(index);
         let left = Self {
             level: self.level,
+            is_deep: self.is_deep,
             low: self.low.clone(),
             high: Some(separator.clone()),
             right,

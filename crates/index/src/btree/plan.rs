@@ -24,26 +24,29 @@ const JOINED: usize = 75;
 /// A node with this part of the fan-out or less joins a neighbour wherever both fit one node.
 const FEW: usize = 8;
 
-/// A change of one leaf, and what follows from it.
+/// A change of one node, and what follows from it.
 pub(super) struct Plan {
     /// Inner nodes from the root down, and the index of the child.
-    path: Vec<(NodeRef, usize)>,
-    at: NodeRef,
-    /// The leaf.
-    pub leaf: Image,
-    /// Where its key is in the leaf, or belongs.
+    pub path: Vec<(NodeRef, usize)>,
+    pub at: NodeRef,
+    /// The node.
+    pub image: Image,
+    /// Where its key is in the node, or belongs.
     pub position: Result<usize, usize>,
-    before: Before,
+    pub before: Before,
 }
 
 /// What a node was before its change.
 #[derive(Clone, Copy)]
-struct Before {
+pub(super) struct Before {
     bytes: usize,
     entries: usize,
 }
 
 impl Before {
+    /// It was larger than it is: it may join a neighbour.
+    pub const LARGER: Self = Self { bytes: usize::MAX, entries: usize::MAX };
+
     fn of(image: &Image, room: &Room) -> Self {
         Self { bytes: image.bytes(room.keys), entries: image.entries.len() }
     }
@@ -52,17 +55,22 @@ impl Before {
 /// The nodes that a change touches.
 #[derive(Default)]
 pub(super) struct WriteSet {
-    new: Vec<(NodeRef, Image)>,
+    pub new: Vec<(NodeRef, Image)>,
     /// From the leaf up.
-    changed: Vec<(NodeRef, Image)>,
-    freed: Vec<NodeRef>,
+    pub changed: Vec<(NodeRef, Image)>,
+    pub freed: Vec<NodeRef>,
     /// Counts of children in nodes that do not change else.
-    counts: Vec<(usize, u64)>,
-    root: Option<(NodeRef, u8)>,
+    pub counts: Vec<(usize, u64)>,
+    pub root: Option<(NodeRef, u8)>,
+    /// Nodes that others were joined to, and the first one below each of these: they have new
+    /// neighbours.
+    pub seams: Vec<NodeRef>,
+    /// A part becomes deeper, or has more deep nodes.
+    pub deepens: bool,
 }
 
 /// What a node's parent has to know.
-enum Upwards {
+pub(super) enum Upwards {
     /// The child has so many keys now.
     Count(u64),
     /// The child has so many keys, and a new right neighbour.
@@ -76,34 +84,40 @@ impl Plan {
     pub fn at<J: Journal>(tree: &Tree, owner: &Owner<J>, key: &[u8]) -> Self {
         let mut path = Vec::with_capacity(tree.header.height as usize);
         let mut at = tree.header.root;
-        for _ in 1..tree.header.height {
+        // Bounded: each node is nearer to the leaves.
+        loop {
             let node = tree.node(owner, at);
+            if node.is_leaf() {
+                break;
+            }
             let index = node.child_index(key);
             path.push((at, index));
             at = node.child(index).expect("an inner node has children");
         }
         let position = tree.node(owner, at).position(key);
-        let leaf = tree.image(owner, at);
-        let before = Before::of(&leaf, &tree.room());
-        Self { path, at, leaf, position, before }
+        Self { position, ..Self::of(tree, owner, (path, at)) }
     }
 
-    /// Plans what follows from the change of the leaf, and takes the memory for it.
+    /// A change of a node at the end of a path.
+    pub fn of<J: Journal>(
+        tree: &Tree,
+        owner: &Owner<J>,
+        (path, at): (Vec<(NodeRef, usize)>, NodeRef),
+    ) -> Self {
+        let image = tree.image(owner, at);
+        let before = Before::of(&image, &tree.room());
+        Self { path, at, image, position: Ok(0), before }
+    }
+
+    /// Plans what follows from the change of the node, and takes the memory for it.
     pub fn complete<J: Journal>(
         mut self,
         tree: &mut Tree,
         arena: &mut Arena<'_, J>,
     ) -> Result<WriteSet, ArenaFull> {
         let mut set = WriteSet::default();
-        match self.compute(tree, arena, &mut set) {
-            Ok(()) => Ok(set),
-            Err(full) => {
-                for (at, _) in set.new {
-                    tree.pool.give(arena, at);
-                }
-                Err(full)
-            }
-        }
+        let computed = self.compute(tree, arena, &mut set);
+        set.unless(computed, tree, arena)
     }
 
     fn compute<J: Journal>(
@@ -112,35 +126,53 @@ impl Plan {
         arena: &mut Arena<'_, J>,
         set: &mut WriteSet,
     ) -> Result<(), ArenaFull> {
+        let (at, image) = (self.at, std::mem::take(&mut self.image));
+        let position = self.position.unwrap_or_else(|next| next);
+        let parent = self.path.pop();
+        let of = (at, image, self.before);
+        let upwards = settle(tree, arena, set, of, (position, parent))?;
+        self.rise(tree, arena, set, (at, parent), upwards)
+    }
+
+    /// Plans what follows from the change of a child, from its parent up.
+    pub fn rise<J: Journal>(
+        &mut self,
+        tree: &mut Tree,
+        arena: &mut Arena<'_, J>,
+        set: &mut WriteSet,
+        (mut at, mut parent): (NodeRef, Option<(NodeRef, usize)>),
+        mut upwards: Upwards,
+    ) -> Result<(), ArenaFull> {
         let room = tree.room();
-        let (mut at, mut image) = (self.at, std::mem::take(&mut self.leaf));
-        let (mut before, mut position) = (self.before, self.position.unwrap_or_else(|next| next));
+        // Bounded: each node is nearer to the root.
         loop {
-            let parent = self.path.pop();
-            let upwards = if !image.fits(&room) {
-                divide(tree, arena, set, (at, image), position)?
-            } else {
-                join(tree, arena.owner, set, (at, image), before, parent)
-            };
-            let Some((parent, index)) = parent else {
+            let Some((above, index)) = parent else {
                 return grow(tree, arena, set, at, upwards);
             };
             if let Upwards::Count(count) = upwards {
-                self.path.push((parent, index));
+                self.path.push((above, index));
                 self.keep_counts(tree, arena.owner, set, count);
                 return Ok(());
             }
-            (at, image) = (parent, tree.image(arena.owner, parent));
-            before = Before::of(&image, &room);
-            position = apply(&mut image, index, upwards);
-            if self.path.is_empty() && image.entries.len() == 1 {
-                let Owned::Child(child, _) = image.entries[0].payload else {
-                    unreachable!("the image of an inner node has children")
-                };
-                set.freed.push(at);
-                set.root = Some((child, image.level));
-                return Ok(());
+            let mut image = tree.image(arena.owner, above);
+            let mut before = Before::of(&image, &room);
+            let position = apply(&mut image, index, upwards);
+            if let Some(child) = image.only_child() {
+                if image.is_deep
+                    && let Some((freed, content)) = set.changed.pop_if(|(at, _)| *at == child)
+                {
+                    // The part is one level deeper no more.
+                    set.freed.push(freed);
+                    set.seams.push(above);
+                    (image, before) = (content, Before::LARGER);
+                } else if self.path.is_empty() && !image.is_deep && !tree.pins.holds(above) {
+                    set.freed.push(above);
+                    set.root = Some((child, image.level));
+                    return Ok(());
+                }
             }
+            (at, parent) = (above, self.path.pop());
+            upwards = settle(tree, arena, set, (at, image, before), (position, parent))?;
         }
     }
 
@@ -161,6 +193,29 @@ impl Plan {
     }
 }
 
+/// Plans what a changed node needs: to be divided, or joined, or nothing.
+fn settle<J: Journal>(
+    tree: &mut Tree,
+    arena: &mut Arena<'_, J>,
+    set: &mut WriteSet,
+    (at, image, before): (NodeRef, Image, Before),
+    (position, parent): (usize, Option<(NodeRef, usize)>),
+) -> Result<Upwards, ArenaFull> {
+    if image.fits(&tree.room()) {
+        Ok(join(tree, arena.owner, set, (at, image), before, parent))
+    } else if tree.pins.holds(at) {
+        deepen(tree, arena, set, (at, image), position)
+    } else {
+        divide(tree, arena, set, (at, image), position)
+    }
+}
+
+/// The share of its bytes that a node keeps whose new entry is at `position`.
+fn share_of(image: &Image, position: usize) -> usize {
+    let ascends = image.right.slot == 0 && position + 1 == image.entries.len();
+    if ascends { ASCENDING } else { HALF }
+}
+
 /// Divides a node that is too full.
 fn divide<J: Journal>(
     tree: &mut Tree,
@@ -169,16 +224,45 @@ fn divide<J: Journal>(
     (at, image): (NodeRef, Image),
     position: usize,
 ) -> Result<Upwards, ArenaFull> {
-    let ascends = image.right.slot == 0 && position + 1 == image.entries.len();
-    let share = if ascends { ASCENDING } else { HALF };
     let right = tree.pool.take(arena)?;
-    let (left, behind) = image.divided(&tree.room(), share, right);
+    let (left, behind) = image.divided(&tree.room(), share_of(&image, position), right);
     let payload = Owned::Child(right, behind.count());
     let entry = Entry { key: behind.low.clone(), payload };
     let count = left.count();
+    if left.is_deep {
+        set.deepens = true;
+        set.lead_right(tree, arena.owner, &left, right);
+    }
     set.changed.push((at, left));
     set.new.push((right, behind));
     Ok(Upwards::Divided(count, entry))
+}
+
+/// Divides a node that is too full and whose address others hold: both halves are new nodes, and
+/// it becomes the root of its part, one level deeper.
+fn deepen<J: Journal>(
+    tree: &mut Tree,
+    arena: &mut Arena<'_, J>,
+    set: &mut WriteSet,
+    (at, image): (NodeRef, Image),
+    position: usize,
+) -> Result<Upwards, ArenaFull> {
+    let first = tree.pool.take(arena)?;
+    let second = tree.pool.take(arena).inspect_err(|_| tree.pool.give(arena, first))?;
+    let (left, behind) = image.divided(&tree.room(), share_of(&image, position), second);
+    let entry =
+        |at, half: &Image| Entry { key: half.low.clone(), payload: Owned::Child(at, half.count()) };
+    let entries = vec![entry(first, &left), entry(second, &behind)];
+    if left.is_deep {
+        set.lead_right(tree, arena.owner, &left, second);
+    }
+    set.new.push((first, left));
+    set.new.push((second, behind));
+    let root = Image { is_deep: true, entries, ..image };
+    let count = root.count();
+    set.changed.push((at, root));
+    set.deepens = true;
+    Ok(Upwards::Count(count))
 }
 
 /// Joins a node that has become smaller with a neighbour, if both fit one node.
@@ -192,7 +276,10 @@ fn join<J: Journal>(
 ) -> Upwards {
     let room = tree.room();
     let now = Before::of(&image, &room);
+    let may_join = |node: NodeRef| !tree.pins.holds(node) && !tree.node(owner, node).is_deep();
     if let Some((parent, index)) = parent
+        && !image.is_deep
+        && !tree.pins.holds(at)
         && (now.bytes < before.bytes || now.entries < before.entries)
     {
         let node = tree.node(owner, parent);
@@ -203,10 +290,12 @@ fn join<J: Journal>(
             };
             let neighbour = if left == index { second } else { first };
             let others = tree.node(owner, neighbour).entries();
-            if !are_few(now.entries, others, &room) {
+            if !may_join(neighbour) || !are_few(now.entries, others, &room) {
                 continue;
             }
             let other = tree.image(owner, neighbour);
+            let seam = if left == index { &other } else { &image };
+            let seam = seam.first_child();
             let joined = if left == index {
                 image.clone().joined(other)
             } else {
@@ -216,6 +305,7 @@ fn join<J: Journal>(
                 let count = joined.count();
                 set.changed.push((first, joined));
                 set.freed.push(second);
+                set.seams.extend([Some(first), seam].into_iter().flatten());
                 return Upwards::Joined(left, count);
             }
         }
@@ -239,7 +329,7 @@ pub(super) fn are_few(one: usize, other: usize, room: &Room) -> bool {
 /// Whether two joined nodes, the smaller one of which had `fewest` entries, take few enough bytes.
 fn has_room(joined: &Image, fewest: usize, room: &Room) -> bool {
     let bytes = joined.bytes(room.keys);
-    let most = room_bytes(room.node_bytes, joined.level, room.fan_out);
+    let most = room_bytes(room.node_bytes, joined.is_leaf(), room.fan_out);
     bytes * 100 <= most * JOINED || (is_small(fewest, room) && bytes <= most)
 }
 
@@ -287,8 +377,64 @@ fn grow<J: Journal>(
 }
 
 impl WriteSet {
+    /// This set; without it, if computing it came to an error.
+    pub fn unless<J: Journal>(
+        self,
+        computed: Result<(), ArenaFull>,
+        tree: &mut Tree,
+        arena: &mut Arena<'_, J>,
+    ) -> Result<Self, ArenaFull> {
+        match computed {
+            Ok(()) => Ok(self),
+            Err(full) => {
+                self.give_back(tree, arena);
+                Err(full)
+            }
+        }
+    }
+
+    /// Gives the memory back that it has taken.
+    pub fn give_back<J: Journal>(self, tree: &mut Tree, arena: &mut Arena<'_, J>) {
+        for (at, _) in self.new {
+            tree.pool.give(arena, at);
+        }
+    }
+
+    /// Sets the right links of the last nodes below a deep one that are of its level: a link leads to
+    /// the topmost node that begins where the other one ends. So no link leads to a child that its
+    /// parent takes the content of.
+    fn lead_right<J: Journal>(
+        &mut self,
+        tree: &Tree,
+        owner: &Owner<J>,
+        above: &Image,
+        right: NodeRef,
+    ) {
+        let mut next = above.last_child().filter(|_| above.is_deep);
+        // Bounded: each node is nearer to the leaves.
+        while let Some(at) = next {
+            let image = self.image_mut(tree, owner, at);
+            image.right = right;
+            next = image.last_child().filter(|_| image.is_deep);
+        }
+    }
+
+    /// The content of a node after the change, which is to change more.
+    fn image_mut<J: Journal>(&mut self, tree: &Tree, owner: &Owner<J>, at: NodeRef) -> &mut Image {
+        if let Some(index) = self.new.iter().position(|(new, _)| *new == at) {
+            return &mut self.new[index].1;
+        }
+        let index = self.changed.iter().position(|(changed, _)| *changed == at);
+        let index = index.unwrap_or_else(|| {
+            self.changed.push((at, tree.image(owner, at)));
+            self.changed.len() - 1
+        });
+        &mut self.changed[index].1
+    }
+
     /// The module's text, step by step.
     pub fn publish<J: Journal>(self, tree: &mut Tree, arena: &mut Arena<'_, J>) {
+        tree.note_nodes(self.new.iter().chain(&self.changed), &self.freed);
         for (at, image) in &self.new {
             store_new(tree, arena, *at, image);
         }
@@ -308,6 +454,9 @@ impl WriteSet {
         }
         for at in self.freed {
             tree.pool.give(arena, at);
+        }
+        for at in self.seams {
+            tree.look_at_seam(arena.owner, at);
         }
     }
 }

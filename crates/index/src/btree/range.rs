@@ -87,7 +87,7 @@ impl Tree {
     ) -> usize {
         let mut found = 0;
         let mut leaf = match range.direction {
-            Direction::Ascending => Some(self.first_leaf(owner, range)),
+            Direction::Ascending => Some(self.leaf_from(owner, range)),
             Direction::Descending => Some(match key_of(range.to) {
                 Some(key) => self.leaf_of(owner, key),
                 None => self.last_leaf(owner),
@@ -95,10 +95,9 @@ impl Tree {
         };
         let mut key = [0; MAX_ORDERED_KEY_BYTES];
         // Bounded by the leaves: each one is further on.
-        while let Some(at) = leaf
+        while let Some(node) = leaf
             && found < range.limit
         {
-            let node = self.node(owner, at);
             let (from, to) = (index_from(&node, range.from), index_to(&node, range.to));
             let entries = to.saturating_sub(from).min(range.limit - found);
             match range.direction {
@@ -113,7 +112,7 @@ impl Tree {
             found += entries;
             leaf = match range.direction {
                 Direction::Ascending if to < node.entries() => None,
-                Direction::Ascending => node.right(),
+                Direction::Ascending => node.right().map(|right| self.first_leaf(owner, right)),
                 Direction::Descending if from > 0 => None,
                 Direction::Descending => self.leaf_before(owner, node.low()),
             };
@@ -123,7 +122,7 @@ impl Tree {
 
     /// The leaf in which an ascending range begins. It asks the processor for those behind it that
     /// the range wants, as far as one parent names them.
-    fn first_leaf<J: Journal>(&self, owner: &Owner<J>, range: Range<'_>) -> NodeRef {
+    fn leaf_from<'a, J: Journal>(&self, owner: &'a Owner<J>, range: Range<'_>) -> OrderedNode<'a> {
         let mut last = None;
         let key = key_of(range.from).unwrap_or_default();
         let leaf = self.descend(owner, key, |at, index| last = Some((at, index)));
@@ -135,29 +134,45 @@ impl Tree {
                 self.prefetch(owner, parent.child(index).expect("an entry"), true);
             }
         }
-        leaf
+        self.node(owner, leaf)
     }
 
-    fn last_leaf<J: Journal>(&self, owner: &Owner<J>) -> NodeRef {
-        let mut at = self.header.root;
-        for _ in 1..self.header.height {
-            let node = self.node(owner, at);
-            at = node.child(node.entries() - 1).expect("an inner node has children");
+    /// The first leaf in a node's part.
+    fn first_leaf<'a, J: Journal>(&self, owner: &'a Owner<J>, at: NodeRef) -> OrderedNode<'a> {
+        let mut node = self.node(owner, at);
+        // Bounded: each node is nearer to the leaves.
+        while !node.is_leaf() {
+            node = self.node(owner, node.child(0).expect("an inner node has children"));
         }
-        at
+        node
+    }
+
+    fn last_leaf<'a, J: Journal>(&self, owner: &'a Owner<J>) -> OrderedNode<'a> {
+        let mut node = self.node(owner, self.header.root);
+        // Bounded: each node is nearer to the leaves.
+        while !node.is_leaf() {
+            let last = node.child(node.entries() - 1).expect("an inner node has children");
+            node = self.node(owner, last);
+        }
+        node
     }
 
     /// The leaf whose high fence is this low fence of another.
-    fn leaf_before<J: Journal>(&self, owner: &Owner<J>, low: &[u8]) -> Option<NodeRef> {
+    fn leaf_before<'a, J: Journal>(
+        &self,
+        owner: &'a Owner<J>,
+        low: &[u8],
+    ) -> Option<OrderedNode<'a>> {
         if low.is_empty() {
             return None;
         }
-        let mut at = self.header.root;
-        for _ in 1..self.header.height {
-            let node = self.node(owner, at);
-            at = node.child(index_from(&node, Bound::Included(low)).checked_sub(1)?)?;
+        let mut node = self.node(owner, self.header.root);
+        // Bounded: each node is nearer to the leaves.
+        while !node.is_leaf() {
+            let index = index_from(&node, Bound::Included(low)).checked_sub(1)?;
+            node = self.node(owner, node.child(index)?);
         }
-        Some(at)
+        Some(node)
     }
 
     fn one<'a, J: Journal>(
@@ -187,13 +202,16 @@ impl Tree {
     fn keys_before<J: Journal>(&self, owner: &Owner<J>, from: Bound<&[u8]>) -> u64 {
         let Some(key) = key_of(from) else { return 0 };
         let (mut at, mut before) = (self.header.root, 0);
-        for _ in 1..self.header.height {
+        // Bounded: each node is nearer to the leaves.
+        loop {
             let node = self.node(owner, at);
+            if node.is_leaf() {
+                return before + index_from(&node, from) as u64;
+            }
             let index = node.child_index(key);
             before += (0..index).map(|left| owner.word(self.count_word(at, left))).sum::<u64>();
             at = node.child(index).expect("an inner node has children");
         }
-        before + index_from(&self.node(owner, at), from) as u64
     }
 
     /// Keys that are smaller than this one, which need not be there.
@@ -221,7 +239,8 @@ impl Tree {
             return None;
         }
         let mut at = self.header.root;
-        for _ in 1..self.header.height {
+        // Bounded: each node is nearer to the leaves.
+        while !self.node(owner, at).is_leaf() {
             let mut index = 0;
             loop {
                 let below = owner.word(self.count_word(at, index));

@@ -19,6 +19,9 @@
 //! read: these come first, by the right link of the leaf before. Descending, there is one leaf at a
 //! time.
 //!
+//! A deep node in line makes place for its children as soon as it is here: they are in line as if
+//! a node of level 1 had named them. Of the line no more are fetched than the line is wide.
+//!
 //! Invariants: those of [`super::Get`] for each node. Only leaves in line wait with their bytes:
 //! `parallel`, and one that a right link named.
 
@@ -29,7 +32,7 @@ use crate::round::Round;
 use remora_layout::arena_header::{durable_of, word};
 use remora_layout::btree::{Expected, OrderedHeader, OrderedNode, Value};
 use remora_layout::limits::{
-    MAX_ORDERED_KEY_BYTES, WALK_RESTARTS, WALK_RETRIES, WALK_RIGHT_LINKS, WORD_BYTES,
+    MAX_ORDERED_KEY_BYTES, WALK_DEPTH, WALK_RESTARTS, WALK_RETRIES, WALK_RIGHT_LINKS, WORD_BYTES,
 };
 use remora_layout::node::{Home, NodeRef, NotANode, Proof};
 use remora_walk::{Step, Walk, What};
@@ -49,12 +52,18 @@ struct Slot {
     at: NodeRef,
     /// A right link named it, and no parent.
     is_link: bool,
+    /// Deep nodes that led to it.
+    depth: u32,
     fetch: Fetch,
 }
 
 impl Slot {
     const fn wanted(at: NodeRef, is_link: bool) -> Self {
-        Self { at, is_link, fetch: Fetch::Wanted }
+        Self { at, is_link, depth: 0, fetch: Fetch::Wanted }
+    }
+
+    const fn is_wanted(&self) -> bool {
+        matches!(self.fetch, Fetch::Wanted)
     }
 }
 
@@ -86,7 +95,8 @@ pub struct Scan {
     named_to: Vec<u8>,
     /// The node of level 1 that begins there.
     neighbour: Option<NodeRef>,
-    children: VecDeque<NodeRef>,
+    /// Each with the deep nodes that led to it.
+    children: VecDeque<(NodeRef, u32)>,
     line: VecDeque<Slot>,
     /// Ascending: the leaf that follows the one which left the line last.
     link: Option<NodeRef>,
@@ -97,6 +107,8 @@ pub struct Scan {
     right_links: u32,
     /// Right links since the last restart.
     detours: u32,
+    /// Inner nodes in a row that led to no leaf.
+    depth: u32,
     /// Leaves since the last restart; more do not fit into the region.
     leaves: u64,
     nodes: u64,
@@ -162,6 +174,7 @@ impl Scan {
             round: 0,
             right_links: 0,
             detours: 0,
+            depth: 0,
             leaves: 0,
             nodes: 0,
             retries: 0,
@@ -174,7 +187,7 @@ impl Scan {
         self.children.clear();
         self.line.clear();
         self.link = None;
-        (self.right_links, self.detours) = (0, 0);
+        (self.right_links, self.detours, self.depth) = (0, 0, 0);
         (self.leaves, self.nodes) = (0, 0);
         self.descend();
     }
@@ -247,6 +260,12 @@ impl Scan {
         self.right_links <= WALK_RIGHT_LINKS
     }
 
+    /// Whether one more inner node may lead down.
+    fn count_depth(&mut self) -> bool {
+        self.depth += 1;
+        self.depth <= WALK_DEPTH
+    }
+
     fn want_inner(&mut self, at: Option<NodeRef>, level: u8) -> Step<(), AskReason> {
         match at.filter(|at| self.is_in_region(*at)) {
             Some(at) => {
@@ -285,18 +304,36 @@ impl Scan {
             Ordering::Greater => return self.want_inner(node.right(), node.level()),
             Ordering::Equal => {}
         }
-        let behind = match &self.end {
-            Some(end) => index_from(node, Bound::Included(end)),
-            None => node.entries(),
-        };
-        if node.level() > 1 {
+        let behind = self.index_of_end(node);
+        if !self.count_depth() {
+            return Step::Ask(AskReason::TooDeep);
+        }
+        if node.child_level() > 0 {
             let index = match self.direction {
                 Direction::Ascending => node.child_index(&self.named_to),
                 Direction::Descending => behind.saturating_sub(1),
             };
-            return self.want_inner(node.child(index), node.level() - 1);
+            return self.want_inner(node.child(index), node.child_level());
         }
         if self.name_children(node, behind) { self.advance() } else { Step::Ask(AskReason::Broken) }
+    }
+
+    /// The index of the first entry that is behind the range.
+    fn index_of_end(&self, node: &OrderedNode<'_>) -> usize {
+        match &self.end {
+            Some(end) => index_from(node, Bound::Included(end)),
+            None => node.entries(),
+        }
+    }
+
+    /// The indices of the children, of a node above leaves, with keys that are not covered.
+    fn children_in_range(&self, node: &OrderedNode<'_>) -> std::ops::Range<usize> {
+        let first = match node.place_of(&self.next) {
+            Ordering::Less => 0,
+            Ordering::Equal => node.child_index(&self.next),
+            Ordering::Greater => node.entries(),
+        };
+        first..self.index_of_end(node)
     }
 
     /// Takes the children before the index `behind`, of a node of level 1. False if there is none.
@@ -309,8 +346,10 @@ impl Scan {
         if first >= behind {
             return false;
         }
-        self.children.extend((first..behind).filter_map(|index| node.child(index)));
+        let named = (first..behind).filter_map(|index| node.child(index));
+        self.children.extend(named.map(|at| (at, 0)));
         self.neighbour = None;
+        self.depth = 0;
         let is_before_end = |high: &&[u8]| self.end.as_ref().is_none_or(|end| *high < &end[..]);
         if let Some(high) = node.high().filter(is_before_end)
             && self.direction == Direction::Ascending
@@ -331,9 +370,48 @@ impl Scan {
         if self.leaves > self.region_bytes / u64::from(self.header.node_bytes) {
             return Step::Ask(AskReason::Broken);
         }
-        let is_it = |slot: &&mut Slot| slot.at == at && matches!(slot.fetch, Fetch::InFlight);
-        if let Some(slot) = self.line.iter_mut().find(is_it) {
-            slot.fetch = Fetch::Here(bytes[..node.used_bytes()].to_vec());
+        let is_it = |slot: &Slot| slot.at == at && matches!(slot.fetch, Fetch::InFlight);
+        let Some(index) = self.line.iter().position(is_it) else { return self.advance() };
+        let place = match self.direction {
+            Direction::Ascending => node.place_of(&self.next),
+            Direction::Descending => place_before(node, self.end.as_deref()),
+        };
+        // A deep node whose keys are covered leads on by its right link, as a leaf does.
+        let is_ahead = place.is_lt() && self.direction == Direction::Ascending;
+        if node.is_deep() && (place.is_eq() || is_ahead) {
+            let children = self.children_in_range(node);
+            let children: Vec<_> = children.filter_map(|index| node.child(index)).collect();
+            if !children.is_empty() {
+                return self.replace_deep(index, children);
+            }
+        }
+        self.line[index].fetch = Fetch::Here(bytes[..node.used_bytes()].to_vec());
+        self.advance()
+    }
+
+    /// The children of a deep node take its place in line.
+    fn replace_deep(&mut self, index: usize, children: Vec<NodeRef>) -> Step<(), AskReason> {
+        let Some(slot) = self.line.remove(index) else { return Step::More };
+        let depth = slot.depth + 1;
+        if depth > WALK_DEPTH {
+            return Step::Ask(AskReason::TooDeep);
+        }
+        if !children.iter().all(|at| self.is_in_region(*at)) {
+            return Step::Ask(AskReason::Broken);
+        }
+        match self.direction {
+            Direction::Ascending => {
+                let behind = self.line.split_off(index);
+                let slots = children.into_iter().enumerate().map(|(index, at)| {
+                    let is_link = slot.is_link && index == 0;
+                    Slot { depth, ..Slot::wanted(at, is_link) }
+                });
+                self.line.extend(slots);
+                self.line.extend(behind);
+            }
+            Direction::Descending => {
+                self.children.extend(children.into_iter().map(|at| (at, depth)));
+            }
         }
         self.advance()
     }
@@ -365,6 +443,7 @@ impl Scan {
             Direction::Descending => place_before(&node, self.end.as_deref()),
         };
         match place {
+            Ordering::Equal if !node.is_leaf() => Step::Ask(AskReason::Broken),
             Ordering::Equal => {
                 if is_descending || !slot.is_link {
                     self.right_links = 0;
@@ -392,10 +471,7 @@ impl Scan {
     /// Copies the entries of a leaf that are next, and moves the end of what is covered.
     fn gather(&mut self, node: &OrderedNode<'_>) -> Step<(), AskReason> {
         let from = index_from(node, Bound::Included(&self.next));
-        let to = match &self.end {
-            Some(end) => index_from(node, Bound::Included(end)),
-            None => node.entries(),
-        };
+        let to = self.index_of_end(node);
         let entries = to.saturating_sub(from).min(self.limit - self.gathered.len());
         let mut key = [0; MAX_ORDERED_KEY_BYTES];
         for number in 0..entries {
@@ -420,7 +496,7 @@ impl Scan {
     /// Brings more leaves into line, and the node that names more.
     fn refill(&mut self) -> Step<(), AskReason> {
         while self.line.len() < self.width()
-            && let Some(at) = match self.direction {
+            && let Some((at, depth)) = match self.direction {
                 Direction::Ascending => self.children.pop_front(),
                 Direction::Descending => self.children.pop_back(),
             }
@@ -428,7 +504,7 @@ impl Scan {
             if !self.is_in_region(at) {
                 return Step::Ask(AskReason::Broken);
             }
-            self.line.push_back(Slot::wanted(at, false));
+            self.line.push_back(Slot { depth, ..Slot::wanted(at, false) });
         }
         let named = self.line.len() + self.children.len();
         // One leaf at a time, their links lead to the next ones for nothing.
@@ -497,8 +573,10 @@ impl Walk for Scan {
             let tag = Round(self.round);
             return Some(Want { offset, bytes: WORD_BYTES, what: What::Beside, tag });
         }
-        let is_wanted = |slot: &&mut Slot| matches!(slot.fetch, Fetch::Wanted);
-        if let Some(slot) = self.line.iter_mut().find(is_wanted) {
+        // The first one, and others while those that were fetched are no more than the line is wide.
+        let fetched = self.line.iter().filter(|slot| !slot.is_wanted()).count();
+        let may_be = if fetched < self.width() { self.line.len() } else { 1 };
+        if let Some(slot) = self.line.iter_mut().take(may_be).find(|slot| slot.is_wanted()) {
             slot.fetch = Fetch::InFlight;
             let at = slot.at;
             return Some(self.want(at, 0));

@@ -1,6 +1,9 @@
 //! The owner's tree: its settings, its nodes, and what is at a key.
 
+use super::accesses::Accesses;
 use super::image::{Image, Room};
+use super::mend::Mending;
+use super::pins::Pins;
 use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
@@ -33,6 +36,12 @@ pub enum TreeError {
     /// Entries can be loaded into an empty tree only, sorted, each key once.
     #[error("only sorted entries can be loaded, each key once, and only into an empty tree")]
     NotLoadable,
+    /// More addresses would be held than may be.
+    #[error("too many addresses of this tree are held, or by too many epochs")]
+    TooManyHeld,
+    /// The epoch does not hold this address.
+    #[error("the epoch does not hold this address")]
+    NotHeld,
 }
 
 /// The settings of a tree.
@@ -125,6 +134,11 @@ pub struct Tree {
     pub(super) scratch: Vec<u8>,
     /// Inner nodes from the root down to the leaf found last, and the index of the child.
     pub(super) path: Vec<(NodeRef, usize)>,
+    /// Addresses that others hold.
+    pub(super) pins: Pins,
+    /// Nodes that are to be looked at in quiet times.
+    pub(super) mending: Mending,
+    pub(super) accesses: Accesses,
 }
 
 /// A node in its owner's memory.
@@ -159,8 +173,10 @@ impl Tree {
 
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
+        let lists = self.pool.heap_bytes() + self.pins.heap_bytes() + self.mending.heap_bytes();
         let path = self.path.capacity() * size_of::<(NodeRef, usize)>();
-        self.pool.heap_bytes() + (size_of::<Self>() + self.scratch.capacity() + path) as u64
+        let own = size_of::<Self>() + self.scratch.capacity() + path;
+        lists + self.accesses.heap_bytes() + own as u64
     }
 
     /// The settings.
@@ -195,22 +211,26 @@ impl Tree {
 
     /// Its levels, from the root down. It looks at inner nodes only.
     pub fn levels<J: Journal>(&self, owner: &Owner<J>) -> Vec<LevelInfo> {
-        let mut levels = Vec::with_capacity(self.header.height as usize);
-        let mut first = self.header.root;
-        for _ in 1..self.header.height {
-            let (mut level, mut at) = (LevelInfo::default(), Some(first));
-            // Bounded by the nodes of the level: each one is further on.
-            while let Some(next) = at {
-                let node = self.node(owner, next);
-                level.nodes += 1;
-                level.entries += node.entries() as u64;
-                at = node.right();
+        let mut levels = vec![LevelInfo::default(); self.header.height as usize];
+        let mut waiting = vec![(self.header.root, self.header.height - 1)];
+        // Bounded by the nodes: each of them comes once.
+        while let Some((at, level)) = waiting.pop() {
+            let info = &mut levels[level as usize];
+            info.nodes += 1;
+            if level == 0 && !self.mending.is_deep(at) {
+                continue;
             }
-            levels.push(level);
-            first = self.node(owner, first).child(0).expect("an inner node has children");
+            let node = self.node(owner, at);
+            info.accesses += self.accesses.of(at);
+            match node.is_deep() {
+                true => info.deep += 1,
+                false => info.entries += node.entries() as u64,
+            }
+            let children = (0..node.entries()).filter_map(|index| node.child(index));
+            waiting.extend(children.map(|child| (child, node.child_level())));
         }
-        let leaves = levels.last().map_or(1, |above| above.entries);
-        levels.push(LevelInfo { nodes: leaves, entries: self.keys });
+        levels[0].entries += self.keys;
+        levels.reverse();
         levels
     }
 
@@ -237,8 +257,12 @@ impl Tree {
 
     /// The leaf of a key.
     #[inline]
-    pub(super) fn leaf_of<J: Journal>(&self, owner: &Owner<J>, key: &[u8]) -> NodeRef {
-        self.descend(owner, key, |_, _| {})
+    pub(super) fn leaf_of<'a, J: Journal>(
+        &self,
+        owner: &'a Owner<J>,
+        key: &[u8],
+    ) -> OrderedNode<'a> {
+        self.node(owner, self.descend(owner, key, |_, _| {}))
     }
 
     /// The leaf of a key; `each` gets the inner nodes before, and the index of the child. It asks
@@ -261,14 +285,23 @@ impl Tree {
                 at = node.child(index).expect("an inner node has children");
                 self.prefetch(owner, at, level == 1);
             }
-            return at;
+        } else {
+            for level in (1..self.header.height).rev() {
+                let node = self.node(owner, at);
+                let index = node.child_index(key);
+                each(at, index);
+                at = node.child(index).expect("an inner node has children");
+                self.prefetch(owner, at, level == 1);
+            }
         }
-        for level in (1..self.header.height).rev() {
-            let node = self.node(owner, at);
+        // Below deep nodes. Bounded: each node is nearer to the leaves.
+        while self.mending.deep_nodes() > 0
+            && let node = self.node(owner, at)
+            && !node.is_leaf()
+        {
             let index = node.child_index(key);
             each(at, index);
             at = node.child(index).expect("an inner node has children");
-            self.prefetch(owner, at, level == 1);
         }
         at
     }
@@ -288,7 +321,7 @@ impl Tree {
     #[inline]
     pub fn get<'a, J: Journal>(&self, owner: &'a Owner<J>, key: &[u8]) -> Option<Value<'a>> {
         self.options.check_key(key).ok()?;
-        let leaf = self.node(owner, self.leaf_of(owner, key));
+        let leaf = self.leaf_of(owner, key);
         leaf.value(leaf.position(key).ok()?)
     }
 }

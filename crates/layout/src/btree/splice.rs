@@ -101,7 +101,7 @@ impl OrderedNode<'_> {
     /// another form.
     pub fn spliced(&self, index: usize, splice: Splice<'_>, into: &mut [u8]) -> Option<usize> {
         if let Some(payload) = splice.payload()
-            && self.level == 0
+            && self.is_leaf()
             && (self.entries == 0 || (self.are_words && !is_word(payload)))
         {
             return None;
@@ -149,12 +149,12 @@ impl OrderedNode<'_> {
 
     /// Whether payloads or keys may lie in the heap.
     fn has_heap(&self) -> bool {
-        self.keys == KeyForm::Bytes || (self.level == 0 && !self.are_words)
+        self.keys == KeyForm::Bytes || (self.is_leaf() && !self.are_words)
     }
 
     /// The part of the heap that a payload names.
     fn heap_value(&self, index: usize) -> Option<(usize, usize)> {
-        if self.level > 0 || self.are_words {
+        if !self.is_leaf() || self.are_words {
             return None;
         }
         let range = self.value_range(index)?;
@@ -214,7 +214,7 @@ impl OrderedNode<'_> {
         into: &mut [u8],
     ) {
         moved.copy(self.bytes, &mut into[new.heap..]);
-        if self.level == 0 && !self.are_words {
+        if self.is_leaf() && !self.are_words {
             let words = into[new.payloads..new.rests].as_chunks_mut::<WORD_BYTES>().0;
             let new = Some(index).filter(|_| splice.payloads().1 > 0);
             for (at, word) in words.iter_mut().enumerate() {

@@ -71,7 +71,15 @@ fn a_leaf_keeps_what_is_encoded() {
         let high = (round % 3 != 0).then_some(&keys[keys.len() - 1][..]);
         let right =
             if high.is_some() { NodeRef { slot: 4, generation: 1 } } else { NodeRef::default() };
-        let content = Content { level: 0, keys: form, low: &keys[0], high, right, items: &items };
+        let content = Content {
+            level: 0,
+            is_deep: false,
+            keys: form,
+            low: &keys[0],
+            high,
+            right,
+            items: &items,
+        };
         let bytes = node(&content, OWNERSHIP, 4);
         assert_eq!(bytes.len(), encoded_bytes(&content));
         let found = OrderedNode::verify(&bytes, HOME, EXPECTED, Proof::Checksum).unwrap();
@@ -99,7 +107,15 @@ fn a_position_is_that_in_the_order_of_byte_strings() {
         let payload = Payload::Child(NodeRef { slot: 3, generation: 4 });
         let items: Vec<Item<'_>> = some.iter().map(|key| Item { key, payload }).collect();
         let right = NodeRef { slot: 8, generation: 8 };
-        let content = Content { level: 1, keys: form, low, high: Some(high), right, items: &items };
+        let content = Content {
+            level: 1,
+            is_deep: false,
+            keys: form,
+            low,
+            high: Some(high),
+            right,
+            items: &items,
+        };
         let bytes = node(&content, OWNERSHIP, 2);
         let found = OrderedNode::parse(&bytes).unwrap();
         for key in &all[..all.len() - 1] {
@@ -120,6 +136,7 @@ fn small(level: u8) -> Vec<u8> {
     let right = NodeRef { slot: 6, generation: 1 };
     let content = Content {
         level,
+        is_deep: false,
         keys: KeyForm::Bytes,
         low: b"prefix-",
         high: Some(b"prefix-c"),

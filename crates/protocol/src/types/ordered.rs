@@ -1,7 +1,12 @@
 //! The operations on ordered trees, and their encoding.
 //!
 //! Keys stand in operations and replies as users write them: a tree of integers has them in decimal
-//! there. The shard knows the form of its tree; a client need not.
+//! there. The shard knows the form of its tree; a client need not. Nodes that are handed out have the
+//! keys of the tree.
+
+mod held;
+
+pub use held::{OrderedHold, inner_nodes_of, node_infos_of, push_inner_node, push_node_info};
 
 use crate::items::Items;
 use crate::message::Status;
@@ -9,8 +14,8 @@ use crate::types::operation::{Encoded, Operation};
 use remora_layout::btree::KeyForm;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MIN_FAN_OUT, ORDERED_FAN_OUT,
-    ORDERED_VALUE_BYTES,
+    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MIN_FAN_OUT,
+    ORDERED_FAN_OUT, ORDERED_VALUE_BYTES,
 };
 use remora_layout::packed::Field;
 use std::ops::Bound;
@@ -183,6 +188,22 @@ pub enum OrderedCommand<'a> {
     Info,
     /// Its levels, from the root down: [`remora_layout::btree::LevelInfo`] of each.
     Levels,
+    /// The nodes of a level, 0 that of the leaves, in the order of their keys: [`node_infos_of`].
+    Nodes {
+        /// The level.
+        level: u8,
+        /// Nodes at most, up to [`MAX_LISTED_NODES`].
+        limit: u64,
+    },
+    /// Hands out inner nodes, [`inner_nodes_of`], and holds the addresses of their children; `number`
+    /// is that of the nodes. `TooLarge` if more would be held than may be, `NotDone` if the epoch does
+    /// not hold the address at which they are to begin.
+    Hold(OrderedHold),
+    /// Ends an epoch; `number` is 1 if it held addresses.
+    Release {
+        /// The epoch.
+        epoch: u64,
+    },
 }
 
 /// Numbers of the operations.
@@ -197,12 +218,17 @@ mod op {
     pub const SELECT: u8 = 7;
     pub const INFO: u8 = 8;
     pub const LEVELS: u8 = 9;
+    pub const NODES: u8 = 10;
+    pub const HOLD: u8 = 11;
+    pub const RELEASE: u8 = 12;
 }
 
 /// Flags of ranges.
 const FROM_EXCLUDED: u8 = 1;
 const TO_EXCLUDED: u8 = 2;
 const REVERSE: u8 = 4;
+/// The flags of a level: it is below 64.
+const LEVELS: u8 = 0x3f;
 
 /// A key, or an integer in decimal, is no longer than keys are.
 fn checked(key: &[u8]) -> Result<&[u8], Status> {
@@ -225,17 +251,20 @@ fn pair(value: &[u8]) -> Result<OrderedCommand<'_>, Status> {
 
 impl<'a> Operation<'a> for OrderedCommand<'a> {
     const KIND: Kind = Kind::ORDERED;
-    const COUNT: u8 = op::LEVELS + 1;
+    const COUNT: u8 = op::RELEASE + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
         let known = match op {
             op::RANGE => FROM_EXCLUDED | TO_EXCLUDED | REVERSE,
             op::COUNT => FROM_EXCLUDED | TO_EXCLUDED,
+            // The level.
+            op::NODES => LEVELS,
             _ => 0,
         };
-        let uses_argument = matches!(op, op::RANGE | op::SELECT);
-        let uses_value = !matches!(op, op::SELECT | op::INFO | op::LEVELS);
+        let uses_argument = matches!(op, op::RANGE | op::SELECT | op::NODES | op::RELEASE);
+        let uses_value =
+            !matches!(op, op::SELECT | op::INFO | op::LEVELS | op::NODES | op::RELEASE);
         if flags & !known != 0
             || (argument != 0 && !uses_argument)
             || (!value.is_empty() && !uses_value)
@@ -257,6 +286,15 @@ impl<'a> Operation<'a> for OrderedCommand<'a> {
             op::SELECT => Self::Select { rank: argument },
             op::INFO => Self::Info,
             op::LEVELS => Self::Levels,
+            op::NODES => {
+                let limit = u64::try_from(argument).map_err(|_| Status::Malformed)?;
+                if limit > MAX_LISTED_NODES as u64 {
+                    return Err(Status::TooLarge);
+                }
+                Self::Nodes { level: flags, limit }
+            }
+            op::HOLD => Self::Hold(OrderedHold::parse(value)?),
+            op::RELEASE => Self::Release { epoch: argument as u64 },
             _ => return Err(Status::Malformed),
         })
     }
@@ -286,6 +324,15 @@ impl<'a> Operation<'a> for OrderedCommand<'a> {
             Self::Select { rank } => (op::SELECT, 0, rank, none),
             Self::Info => (op::INFO, 0, 0, none),
             Self::Levels => (op::LEVELS, 0, 0, none),
+            Self::Nodes { level, limit } => {
+                (op::NODES, level & LEVELS, i64::try_from(limit).unwrap_or(i64::MAX), none)
+            }
+            Self::Hold(hold) => {
+                scratch.clear();
+                hold.write(scratch);
+                (op::HOLD, 0, 0, &scratch[..])
+            }
+            Self::Release { epoch } => (op::RELEASE, 0, epoch as i64, none),
         };
         Encoded { op, flags, argument, value }
     }
@@ -324,6 +371,15 @@ mod tests {
             OrderedCommand::Select { rank: -1 },
             OrderedCommand::Info,
             OrderedCommand::Levels,
+            OrderedCommand::Nodes { level: 1, limit: 7 },
+            OrderedCommand::Hold(OrderedHold {
+                epoch: 7,
+                for_ms: 10,
+                levels: 2,
+                most_bytes: 1 << 10,
+                below: None,
+            }),
+            OrderedCommand::Release { epoch: u64::MAX },
         ];
         for command in commands {
             let mut scratch = Vec::new();

@@ -8,13 +8,16 @@ use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
-use remora_layout::btree::{KeyForm, LEVEL_INFO_WORDS, LevelInfo, ORDERED_INFO_WORDS, OrderedInfo};
+use remora_layout::btree::{
+    KeyForm, LEVEL_INFO_WORDS, LevelInfo, NodeInfo, ORDERED_INFO_WORDS, OrderedInfo,
+};
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MIN_FAN_OUT, WORD_BYTES,
+    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MAX_TREE_HEIGHT,
+    MIN_FAN_OUT, WORD_BYTES,
 };
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
-use remora_protocol::ordered::{OrderedCommand, OrderedRange, OrderedSettings};
+use remora_protocol::ordered::{OrderedCommand, OrderedRange, OrderedSettings, node_infos_of};
 use remora_protocol::{Items, integer};
 use std::ops::Bound;
 use zerocopy::FromBytes;
@@ -450,13 +453,53 @@ fn write_info(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) 
 
 const BTREE_LEVELS: CommandSpec = CommandSpec {
     name: "btree.levels",
-    arity: 2,
+    arity: -2,
     flags: &[Flag::ReadOnly],
-    summary: "Returns nodes and entries of each level of a tree, from the root down.",
-    complexity: "O(N) where N is the number of nodes above the leaves",
-    parse: |words, _| request(words, OrderedCommand::Levels, &LEVELS),
+    summary: "Returns what each level of a tree holds, from the root down; or the nodes of a level.",
+    complexity: "O(N) where N is the number of nodes above the leaves; with NODES O(N + M) where N is the number \
+of nodes above the level, and M that of the nodes returned",
+    notes: "Of each level: its nodes, their entries, how many of the nodes are deep (their children are of the \
+same level, as others held their addresses when they were divided), and lookups that came to them. With NODES: the \
+nodes of a level in the order of their keys, of leaves with 0; of each its offset in the shard's memory, its \
+generation, whether it is deep, the keys below it, and the lookups. LIMIT nodes are returned at most, 1 to 1024 (64). \
+Lookups are those that the server answered, estimated from one in 256, later ones more than earlier ones; of leaves \
+they are not counted.",
+    arguments: &[KEY, Argument::new("level", Kind::Integer).after("NODES").optional(), LIMIT],
+    parse: btree_levels,
     ..READS
 };
+
+/// Nodes of a level that are returned unless told otherwise.
+const LISTED_NODES: u64 = 64;
+
+fn btree_levels(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    if words.len() == 2 {
+        return request(words, OrderedCommand::Levels, &LEVELS);
+    }
+    let is = |at: usize, name: &str| words.get(at).eq_ignore_ascii_case(name.as_bytes());
+    let limit = match words.len() {
+        4 if is(2, "NODES") => LISTED_NODES,
+        6 if is(2, "NODES") && is(4, "LIMIT") => {
+            number(words.get(5), "LIMIT", (1, MAX_LISTED_NODES))? as u64
+        }
+        _ => return Err(CommandError::Syntax),
+    };
+    let level = number(words.get(3), "NODES", (0, MAX_TREE_HEIGHT as usize - 1))? as u8;
+    request(words, OrderedCommand::Nodes { level, limit }, &NODES)
+}
+
+static NODES: ObjectReply = reply("btree.levels", Shape::Own(write_nodes));
+
+fn write_nodes(out: &mut Vec<u8>, _: RespVersion, answer: ShardAnswer<'_>) {
+    let value = answer.value.filter(|_| answer.status == Status::Ok).unwrap_or_default();
+    let nodes = node_infos_of(value);
+    encode::array(out, nodes.len());
+    for NodeInfo { at, is_deep, keys, accesses, .. } in nodes {
+        let numbers = [at.offset() as u64, at.generation.into(), is_deep.into(), keys, accesses];
+        encode::array(out, numbers.len());
+        numbers.iter().for_each(|number| encode::integer(out, *number as i64));
+    }
+}
 
 static LEVELS: ObjectReply = reply("btree.levels", Shape::Own(write_levels));
 
@@ -466,10 +509,10 @@ fn write_levels(out: &mut Vec<u8>, _: RespVersion, answer: ShardAnswer<'_>) {
     encode::array(out, levels.len());
     for level in levels {
         let words = <[u64; LEVEL_INFO_WORDS]>::read_from_bytes(level).expect("of this length");
-        let LevelInfo { nodes, entries } = LevelInfo::from_words(&words);
-        encode::array(out, 2);
-        encode::integer(out, nodes as i64);
-        encode::integer(out, entries as i64);
+        let LevelInfo { nodes, entries, deep, accesses } = LevelInfo::from_words(&words);
+        let numbers = [nodes, entries, deep, accesses];
+        encode::array(out, numbers.len());
+        numbers.iter().for_each(|number| encode::integer(out, *number as i64));
     }
 }
 

@@ -87,6 +87,9 @@ impl OrderedTrees {
         let before = named.tree.heap_bytes();
         named.tree.publish(&mut arena_at(store, changed_at), planned);
         self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
+        if named.tree.wants_mending() && self.held.insert(root) {
+            store.held_trees = self.held.len() as u64;
+        }
     }
 
     /// Removes a key. True if it was there.

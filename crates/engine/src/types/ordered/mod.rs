@@ -4,6 +4,7 @@
 //! that the changed nodes carry. A tree without keys stays: its settings are its own.
 
 mod change;
+mod held;
 mod read;
 mod seek;
 mod transfer;
@@ -59,6 +60,14 @@ impl<J: Journal> Type<J> for OrderedTrees {
                 let value = Some(&self.scratch[..]).filter(|_| reply.status == Status::Ok);
                 Reply { value, ..reply }
             }
+            OrderedCommand::Hold(hold) => match root {
+                Some(root) => self.hold(store, (root, on.now), hold).unwrap_or_else(Reply::status),
+                None => Reply::status(Status::NotFound),
+            },
+            OrderedCommand::Release { epoch } => {
+                let was_there = root.is_some_and(|root| self.release_epoch(store, root, epoch));
+                Reply::number(was_there.into())
+            }
             command => match root {
                 Some(root) => self.look(store, root, command),
                 None => Self::look_at_nothing(command),
@@ -95,6 +104,10 @@ impl<J: Journal> Type<J> for OrderedTrees {
 
     fn release(&mut self, store: &mut Store<J>, root: u32, _now: Now) -> bool {
         self.release_some(store, root)
+    }
+
+    fn sweep(&mut self, store: &mut Store<J>, now: Now) -> bool {
+        !self.held.is_empty() && self.mend_turn(store, now)
     }
 
     fn bytes_of(&self, _store: &Store<J>, root: u32) -> u64 {

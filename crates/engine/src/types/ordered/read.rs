@@ -107,7 +107,10 @@ impl OrderedTrees {
             OrderedCommand::Select { rank } => self.select(store, root, rank),
             OrderedCommand::Info => Ok(self.info(root)),
             OrderedCommand::Levels => Ok(self.levels(store, root)),
-            OrderedCommand::Create(_)
+            OrderedCommand::Nodes { level, limit } => Ok(self.nodes(store, root, (level, limit))),
+            OrderedCommand::Hold(_)
+            | OrderedCommand::Release { .. }
+            | OrderedCommand::Create(_)
             | OrderedCommand::Set { .. }
             | OrderedCommand::Delete { .. }
             | OrderedCommand::Range { .. } => unreachable!("executed before"),
@@ -116,13 +119,15 @@ impl OrderedTrees {
     }
 
     fn get<'s, J: Journal>(
-        &self,
+        &mut self,
         store: &'s Store<J>,
         root: u32,
         text: &[u8],
     ) -> Result<Reply<'s>, Status> {
-        let (named, mut integer) = (self.named(root), [0; INTEGER_BYTES]);
+        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
+        let mut integer = [0; INTEGER_BYTES];
         let key = native(named.keys_are(), text, &mut integer)?;
+        named.tree.note_lookup(&store.owner, key);
         let field = field_of(named.tree.get(&store.owner, key).ok_or(Status::NotFound)?);
         Ok(Reply { value: Some(field.value), ..Reply::number(field.is_link.into()) })
     }

@@ -12,7 +12,7 @@ use remora_layout::record::State;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedSettings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A tree, and its state beside the arena.
 pub(super) struct Named {
@@ -34,6 +34,10 @@ pub(crate) struct OrderedTrees {
     pub(super) by_root: BTreeMap<u32, Named>,
     /// Bytes that they take on the heap.
     pub(super) heap_bytes: u64,
+    /// Those of them whose addresses are held, or that are to be mended.
+    pub(super) held: BTreeSet<u32>,
+    /// The one of these that was mended last.
+    pub(super) mended: Option<u32>,
     /// Buffer for a reply's value.
     pub(super) scratch: Vec<u8>,
 }
@@ -44,6 +48,8 @@ pub(super) fn refusal(error: TreeError) -> Status {
         TreeError::BadOptions => Status::BadCapacity,
         TreeError::BadKey | TreeError::ValueTooLong => Status::TooLarge,
         TreeError::NotLoadable => Status::NotEmpty,
+        TreeError::TooManyHeld => Status::TooLarge,
+        TreeError::NotHeld => Status::NotDone,
     }
 }
 

@@ -1,0 +1,115 @@
+//! The nodes themselves, as they are listed and handed out: who holds their content leads its own
+//! lookups to their children (Fat-B+Tree II, IV-B).
+
+use super::tree::{Tree, TreeError};
+use remora_arena::{Journal, Owner};
+use remora_layout::btree::{ChildInfo, InnerNode, NodeInfo};
+use remora_layout::limits::MAX_ORDERED_KEY_BYTES;
+use remora_layout::node::NodeRef;
+use std::collections::VecDeque;
+
+/// What is to be handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hold {
+    /// The epoch that holds the children's addresses.
+    pub epoch: u64,
+    /// Until then, by the clock of [`Tree::lapse`].
+    pub until_ms: u64,
+    /// Levels of inner nodes, from the top; deep nodes count as levels.
+    pub levels: usize,
+    /// A node whose address the epoch holds, at which they begin; `None`: at the root.
+    pub below: Option<NodeRef>,
+}
+
+impl Tree {
+    fn info<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) -> NodeInfo {
+        let node = self.node(owner, at);
+        let counts = (0..node.entries()).map(|index| owner.word(self.count_word(at, index)));
+        let keys = if node.is_leaf() { node.entries() as u64 } else { counts.sum() };
+        let accesses = self.accesses.of(at);
+        NodeInfo { at, level: node.level(), is_deep: node.is_deep(), keys, accesses }
+    }
+
+    /// The content of an inner node.
+    fn inner<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) -> InnerNode {
+        let node = self.node(owner, at);
+        let mut key = [0; MAX_ORDERED_KEY_BYTES];
+        let children = (0..node.entries()).map(|index| {
+            let child = node.child(index).expect("the owner's own");
+            ChildInfo {
+                key: node.key(index, &mut key).expect("the owner's own").to_vec(),
+                at: child,
+                keys: owner.word(self.count_word(at, index)),
+                accesses: self.accesses.of(child),
+            }
+        });
+        InnerNode {
+            children: children.collect(),
+            info: self.info(owner, at),
+            low: node.low().to_vec(),
+            high: node.high().map(<[u8]>::to_vec),
+        }
+    }
+
+    /// Hands over inner nodes, from the top, and holds the addresses of their children. Nodes come
+    /// until `each` takes no more: the one that it refuses is not handed over. Gives their number.
+    ///
+    /// # Errors
+    /// More addresses would be held than may be, or the epoch does not hold the node at which they are
+    /// to begin; no address is held more than before.
+    pub fn hold<J: Journal>(
+        &mut self,
+        owner: &Owner<J>,
+        hold: Hold,
+        mut each: impl FnMut(&InnerNode) -> bool,
+    ) -> Result<usize, TreeError> {
+        let Hold { epoch, until_ms, levels, below } = hold;
+        if below.is_some_and(|at| !self.pins.is_of(epoch, at)) {
+            return Err(TreeError::NotHeld);
+        }
+        let (mut named, mut nodes) = (Vec::new(), 0);
+        let mut waiting = VecDeque::from([(below.unwrap_or(self.header.root), 0)]);
+        // Bounded by the nodes, and by what `each` takes.
+        while let Some((at, depth)) = waiting.pop_front() {
+            if depth >= levels || self.node(owner, at).is_leaf() {
+                continue;
+            }
+            let inner = self.inner(owner, at);
+            if !each(&inner) {
+                break;
+            }
+            nodes += 1;
+            named.extend(inner.children.iter().map(|child| child.at));
+            waiting.extend(inner.children.iter().map(|child| (child.at, depth + 1)));
+        }
+        self.pin(epoch, named, until_ms)?;
+        Ok(nodes)
+    }
+
+    /// Hands over the nodes of a level, so many at most, in the order of their keys; a deep one comes
+    /// before its children.
+    pub fn nodes_of<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        level: u8,
+        limit: usize,
+        mut each: impl FnMut(NodeInfo),
+    ) {
+        let mut waiting = vec![self.header.root];
+        let mut left = limit;
+        // Bounded by the limit, and by the nodes above.
+        while let Some(at) = waiting.pop()
+            && left > 0
+        {
+            let node = self.node(owner, at);
+            if node.level() == level {
+                each(self.info(owner, at));
+                left -= 1;
+            }
+            if !node.is_leaf() && node.child_level() >= level {
+                let children = (0..node.entries()).rev().filter_map(|index| node.child(index));
+                waiting.extend(children);
+            }
+        }
+    }
+}
