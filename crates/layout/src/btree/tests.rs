@@ -311,7 +311,7 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
         };
         let (last, low) = (keys.len() - 1, &keys[0][..]);
         let high = (round % 4 > 0).then_some(&keys[last][..]);
-        let base = Content { level, keys: form, low, high, right: AT, items: &[] };
+        let base = Content { level, is_deep: false, keys: form, low, high, right: AT, items: &[] };
         let mut items: Vec<Item<'_>> = (1..last).step_by(2).map(|at| item(at, at)).collect();
         let mut before = node(&Content { items: &items, ..base }, OWNERSHIP, 4);
         for _ in 0..60 {
