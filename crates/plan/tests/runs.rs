@@ -48,7 +48,7 @@ fn random_plans_give_what_the_oracle_gives() {
     }
 
     // Enough of everything is among them for the comparison to say something.
-    assert!(with_rows > 7_500, "{with_rows}");
+    assert!(with_rows > 7_000, "{with_rows}");
     for name in [None, Some("VISITS"), Some("ROWS"), Some("BYTES"), Some("REMEMBERED")] {
         assert!(limits.get(&name).is_some_and(|count| *count > 50), "{name:?} {limits:?}");
     }
