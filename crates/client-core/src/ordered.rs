@@ -26,8 +26,8 @@ use crate::session::Session;
 use remora_fabric::Link;
 use remora_index::btree::{Direction, Get, Range, Scan};
 use remora_layout::btree::{
-    INTEGER_BYTES, InnerNode, KeyForm, LEVEL_INFO_WORDS, LevelInfo, NodeInfo, ORDERED_INFO_WORDS,
-    ORDERED_ROOT_BYTES, OrderedHeader, OrderedInfo, Value, ValueKind, verify_ordered_root,
+    INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, LevelInfo, ORDERED_INFO_WORDS, ORDERED_ROOT_BYTES,
+    OrderedHeader, OrderedInfo, Value, ValueKind, verify_ordered_root,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
