@@ -63,7 +63,6 @@ mod machine_share;
 mod models;
 mod options;
 mod ordered;
-mod ordered_cache;
 mod path;
 mod plans;
 mod pointer_cache;
@@ -103,9 +102,9 @@ pub use links::{
 pub use list::{ListEvents, ListItems, ListTaken, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};
 pub use ordered::{
-    OpenOrdered, OrderedEntries, OrderedEvents, OrderedFound, OrderedGot, OrderedValue,
+    CachePolicy, OpenOrdered, OrderedCache, OrderedEntries, OrderedEvents, OrderedFound,
+    OrderedGot, OrderedValue, SharedCache,
 };
-pub use ordered_cache::{CachePolicy, OrderedCache, SharedCache};
 pub use path::{Path, ServedBy};
 pub use plans::PlanRun;
 pub use pointer_cache::Entry as CachedPointer;

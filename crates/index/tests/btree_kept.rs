@@ -4,11 +4,11 @@
 use crate::btree_history::{Checker, KEYS, bytes_of, record};
 use crate::fixture::HOME;
 use crate::replay::Replay;
-use remora_fabric::Work;
 use remora_index::btree::{Direction, Get, Range, Scan};
 use remora_layout::btree::{KeyForm, OrderedHeader};
 use remora_layout::node::NodeRef;
 use remora_testing::Random;
+use remora_walk::remote::Work;
 use remora_walk::remote::{NodeCache, Reads, Tally, Wide};
 use remora_walk::{End, Walk};
 use std::collections::BTreeSet;

@@ -62,6 +62,7 @@ use std::cmp::Ordering;
 
 mod listing;
 mod owned;
+mod search;
 mod splice;
 
 pub use listing::{
@@ -623,7 +624,7 @@ impl<'a> OrderedNode<'a> {
             && let Ok(key) = <[u8; INTEGER_BYTES]>::try_from(key)
         {
             // The head is the whole key.
-            return owned::position(self.heads(), u64::from_be_bytes(key));
+            return search::position(self.heads(), u64::from_be_bytes(key));
         }
         self.position_of_string(key)
     }

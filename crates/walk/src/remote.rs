@@ -12,7 +12,7 @@ pub use cache::NodeCache;
 pub use step::{InStep, Rooted, fetch_rooted, fetch_wanted, follow, follow_rooted};
 pub use wide::Wide;
 
-use remora_fabric::{RemoteAddress, Work};
+pub use remora_fabric::{RemoteAddress, Work};
 
 /// Posts READs and waits for their completions: a client's session.
 pub trait Reads {

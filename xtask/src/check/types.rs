@@ -70,7 +70,7 @@ const MORE: &[More] = &[
         places: &[
             "crates/index/src/btree/",
             "crates/layout/src/btree",
-            "crates/client-core/src/ordered.rs",
+            "crates/client-core/src/ordered/",
         ],
     },
     More { folder: "set", words: &[], places: &["crates/server/src/resp/sets.rs"] },
@@ -115,7 +115,7 @@ const GEO: &[&str] = &["geo"];
 const EXCEPT: &[Except] = &[
     except("crates/index/src/btree/", TREES, "a B+tree is a tree, too"),
     except("crates/layout/src/btree", TREES, "the same"),
-    except("crates/client-core/src/ordered.rs", TREES, "the same"),
+    except("crates/client-core/src/ordered/", TREES, "the same"),
     except("crates/engine/src/types/ordered/", TREES, "the same"),
     except("crates/resp/src/commands/ordered.rs", TREES, "the same"),
     except(

@@ -1,8 +1,6 @@
 //! How often lookups that the owner answers come to an inner node: a sample of them, so that others
 //! choose the nodes whose addresses they hold (Fat-B+Tree III-B, III-C). Readers count by themselves.
 
-use super::tree::Tree;
-use remora_arena::{Journal, Owner};
 use remora_layout::limits::{ACCESS_HALVING_SAMPLES, ACCESS_SAMPLE_LOOKUPS, MAX_ACCESS_NODES};
 use remora_layout::node::NodeRef;
 use std::collections::BTreeMap;
@@ -53,6 +51,22 @@ impl Accesses {
         self.left = 1 + self.draw as u32 % (2 * ACCESS_SAMPLE_LOOKUPS - 1);
     }
 
+    /// Counts a lookup. True for one of some, which counts for all of them.
+    #[inline]
+    pub fn is_sample(&mut self) -> bool {
+        self.left -= 1;
+        self.left == 0
+    }
+
+    /// A sample begins: each inner node that the lookup comes to is counted next.
+    pub fn begin_sample(&mut self) {
+        self.begin_next();
+        self.since += 1;
+        if self.since >= ACCESS_HALVING_SAMPLES {
+            self.halve();
+        }
+    }
+
     fn halve(&mut self) {
         self.since = 0;
         self.samples.retain(|_, samples| {
@@ -61,7 +75,8 @@ impl Accesses {
         });
     }
 
-    fn count(&mut self, at: NodeRef) {
+    /// Counts a node of a sample.
+    pub fn count(&mut self, at: NodeRef) {
         if self.samples.len() >= MAX_ACCESS_NODES && !self.samples.contains_key(&at) {
             self.halve();
             if self.samples.len() >= MAX_ACCESS_NODES {
@@ -70,35 +85,5 @@ impl Accesses {
         }
         let samples = self.samples.entry(at).or_default();
         *samples = samples.saturating_add(1);
-    }
-}
-
-impl Tree {
-    /// Counts a lookup of a key. One of some counts for all of them.
-    #[inline]
-    pub fn note_lookup<J: Journal>(&mut self, owner: &Owner<J>, key: &[u8]) {
-        self.accesses.left -= 1;
-        if self.accesses.left == 0 {
-            self.sample(owner, key);
-        }
-    }
-
-    #[cold]
-    fn sample<J: Journal>(&mut self, owner: &Owner<J>, key: &[u8]) {
-        self.accesses.begin_next();
-        self.accesses.since += 1;
-        if self.accesses.since >= ACCESS_HALVING_SAMPLES {
-            self.accesses.halve();
-        }
-        let mut at = self.header.root;
-        // Bounded: each node is nearer to the leaves.
-        loop {
-            let node = self.node(owner, at);
-            if node.is_leaf() {
-                return;
-            }
-            self.accesses.count(at);
-            at = node.child(node.child_index(key)).expect("an inner node has children");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::accesses::Accesses;
 use super::edit::{self, Edit};
 use super::image::{Entry, Image};
-use super::mend::Mending;
+use super::mending::Mending;
 use super::pins::Pins;
 use super::plan::{Plan, WriteSet, store_header, store_new};
 use super::tree::{Options, Tree, TreeError};

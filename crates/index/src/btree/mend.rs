@@ -13,64 +13,13 @@
 //! come to an end, and once nothing is held there are no deep nodes.
 
 use super::image::{Entry, Image, Owned};
+use super::mending::Mending;
 use super::plan::{Before, Plan, Upwards, WriteSet};
 use super::tree::Tree;
 use crate::pool::{Arena, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{NodeRef, word};
 use remora_layout::record::{Guardian, State};
-use std::collections::BTreeSet;
-use std::ops::Bound;
-
-/// Nodes that are to be looked at.
-#[derive(Default, Debug)]
-pub(super) struct Mending {
-    deep: BTreeSet<NodeRef>,
-    /// Nodes that were held, or came to a new parent, and may join a neighbour; each with the levels
-    /// that are not below it: the upper ones come first.
-    near: BTreeSet<(u8, NodeRef)>,
-    /// An address has been held.
-    pub was_held: bool,
-    /// The deep node that was looked at last.
-    last: Option<NodeRef>,
-    /// Looks at deep nodes since the last change that could help.
-    idle: usize,
-}
-
-impl Mending {
-    /// Whether a node is deep.
-    #[inline]
-    pub fn is_deep(&self, at: NodeRef) -> bool {
-        !self.deep.is_empty() && self.deep.contains(&at)
-    }
-
-    /// Deep nodes of the tree.
-    pub fn deep_nodes(&self) -> u64 {
-        self.deep.len() as u64
-    }
-
-    /// Bytes on the heap, about.
-    pub fn heap_bytes(&self) -> u64 {
-        let near = self.near.len() * size_of::<(u8, NodeRef)>();
-        (self.deep.len() * size_of::<NodeRef>() + near) as u64
-    }
-
-    fn has_work(&self) -> bool {
-        !self.near.is_empty() || self.idle < self.deep.len()
-    }
-
-    /// The deep node behind the one that was looked at last.
-    fn next_deep(&mut self) -> Option<NodeRef> {
-        if self.idle >= self.deep.len() {
-            return None;
-        }
-        self.idle += 1;
-        let from = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.deep.range((from, Bound::Unbounded)).next();
-        self.last = next.or_else(|| self.deep.first()).copied();
-        self.last
-    }
-}
 
 impl Tree {
     /// Keeps the lists of nodes true to a change that is being published.

@@ -2,8 +2,9 @@
 //!
 //! `tree` is the owner's interface to one key, `range` to many; `edit` makes the usual changes from the
 //! bytes of nodes, `plan` all others on images of nodes (`image`); both publish them; `bulk` builds a
-//! tree of sorted entries; `check` looks for broken invariants. `nodes` hands nodes out, `pins` holds
-//! their addresses, `mend` takes back what has become deeper meanwhile, `accesses` counts lookups.
+//! tree of sorted entries; `check` looks for broken invariants. `nodes` hands nodes out, `holding` lets
+//! their addresses stay (`pins`), `mend` takes back what has become deeper meanwhile (`mending`),
+//! `accesses` counts lookups.
 //! `fat_root` chooses the inner nodes that are worth having at hand. `get` is the walk by which all
 //! others read a key, `scan` the one by which they read a range.
 //!
@@ -36,8 +37,10 @@ mod edit;
 mod fat_root;
 mod gathered;
 mod get;
+mod holding;
 mod image;
 mod mend;
+mod mending;
 mod nodes;
 mod pins;
 mod plan;

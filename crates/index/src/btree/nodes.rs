@@ -22,6 +22,22 @@ pub struct Hold {
 }
 
 impl Tree {
+    /// Counts a lookup of a key. One of some counts for all of them.
+    #[inline]
+    pub fn note_lookup<J: Journal>(&mut self, owner: &Owner<J>, key: &[u8]) {
+        if self.accesses.is_sample() {
+            self.sample(owner, key);
+        }
+    }
+
+    #[cold]
+    fn sample<J: Journal>(&mut self, owner: &Owner<J>, key: &[u8]) {
+        self.accesses.begin_sample();
+        let mut accesses = std::mem::take(&mut self.accesses);
+        self.descend(owner, key, |at, _| accesses.count(at));
+        self.accesses = accesses;
+    }
+
     fn info<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) -> NodeInfo {
         let node = self.node(owner, at);
         let counts = (0..node.entries()).map(|index| owner.word(self.count_word(at, index)));

@@ -5,8 +5,6 @@
 //! more once each epoch that handed it out has been released, or its time has come. Pins are no data:
 //! they lie on the heap of the owner, and end with it.
 
-use super::tree::{Tree, TreeError};
-use remora_arena::{Journal, Owner};
 use remora_layout::limits::{MAX_HELD_ADDRESSES, MAX_HELD_EPOCHS};
 use remora_layout::node::NodeRef;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,8 +44,50 @@ impl Pins {
         (self.held * ADDRESS_BYTES + self.epochs.len() * size_of::<(u64, Epoch)>()) as u64
     }
 
+    /// Holds addresses under an epoch, until `until_ms` or its former time if that is later. False if
+    /// more would be held than may be; then nothing has changed.
+    pub fn hold(&mut self, epoch: u64, nodes: BTreeSet<NodeRef>, until_ms: u64) -> bool {
+        let before = self.epochs.get(&epoch);
+        let is_new = |at: &&NodeRef| before.is_none_or(|epoch| !epoch.nodes.contains(at));
+        let more: Vec<NodeRef> = nodes.iter().filter(is_new).copied().collect();
+        let epochs = self.epochs.len() + usize::from(before.is_none());
+        if epochs > MAX_HELD_EPOCHS || self.held + more.len() > MAX_HELD_ADDRESSES {
+            return false;
+        }
+        let empty = || Epoch { until_ms, nodes: BTreeSet::new() };
+        let of = self.epochs.entry(epoch).or_insert_with(empty);
+        of.until_ms = of.until_ms.max(until_ms);
+        for at in more {
+            of.nodes.insert(at);
+            self.held += 1;
+            *self.holders.entry(at).or_default() += 1;
+        }
+        true
+    }
+
+    /// Whether an epoch holds addresses.
+    pub fn has(&self, epoch: u64) -> bool {
+        self.epochs.contains_key(&epoch)
+    }
+
+    /// The epochs whose time has come.
+    pub fn due(&self, now_ms: u64) -> Vec<u64> {
+        let due = self.epochs.iter().filter(|(_, epoch)| epoch.until_ms <= now_ms);
+        due.map(|(epoch, _)| *epoch).collect()
+    }
+
+    /// The time of the epoch that ends first; `None` if nothing is held.
+    pub fn next_lapse_ms(&self) -> Option<u64> {
+        self.epochs.values().map(|epoch| epoch.until_ms).min()
+    }
+
+    /// What is held.
+    pub fn all(&self) -> Held {
+        Held { epochs: self.epochs.len(), addresses: self.held }
+    }
+
     /// Ends an epoch; gives the addresses that nobody holds any more.
-    fn end(&mut self, epoch: u64) -> Vec<NodeRef> {
+    pub fn end(&mut self, epoch: u64) -> Vec<NodeRef> {
         let Some(Epoch { nodes, .. }) = self.epochs.remove(&epoch) else { return Vec::new() };
         self.held -= nodes.len();
         let mut free = Vec::new();
@@ -70,68 +110,4 @@ pub struct Held {
     pub epochs: usize,
     /// Addresses of all of them.
     pub addresses: usize,
-}
-
-impl Tree {
-    /// Holds the addresses of nodes of this tree under an epoch until `until_ms`. An epoch that holds
-    /// some already holds these too, and all of them until then, or until its former time if that is
-    /// later.
-    ///
-    /// # Errors
-    /// More would be held than may be; nothing has changed.
-    pub fn pin(
-        &mut self,
-        epoch: u64,
-        nodes: impl IntoIterator<Item = NodeRef>,
-        until_ms: u64,
-    ) -> Result<(), TreeError> {
-        let pins = &mut self.pins;
-        let before = pins.epochs.get(&epoch);
-        let nodes: BTreeSet<NodeRef> = nodes.into_iter().collect();
-        let is_new = |at: &&NodeRef| before.is_none_or(|epoch| !epoch.nodes.contains(at));
-        let more: Vec<NodeRef> = nodes.iter().filter(is_new).copied().collect();
-        let epochs = pins.epochs.len() + usize::from(before.is_none());
-        if epochs > MAX_HELD_EPOCHS || pins.held + more.len() > MAX_HELD_ADDRESSES {
-            return Err(TreeError::TooManyHeld);
-        }
-        self.mending.was_held = true;
-        let empty = || Epoch { until_ms, nodes: BTreeSet::new() };
-        let of = pins.epochs.entry(epoch).or_insert_with(empty);
-        of.until_ms = of.until_ms.max(until_ms);
-        for at in more {
-            of.nodes.insert(at);
-            pins.held += 1;
-            *pins.holders.entry(at).or_default() += 1;
-        }
-        Ok(())
-    }
-
-    /// Ends an epoch: nodes that no other epoch holds may be joined, and are mended. True if there was
-    /// such an epoch.
-    pub fn release<J: Journal>(&mut self, owner: &Owner<J>, epoch: u64) -> bool {
-        let was_there = self.pins.epochs.contains_key(&epoch);
-        for at in self.pins.end(epoch) {
-            self.look_at(owner, at);
-        }
-        was_there
-    }
-
-    /// Ends the epochs whose time has come.
-    pub fn lapse<J: Journal>(&mut self, owner: &Owner<J>, now_ms: u64) {
-        let due = self.pins.epochs.iter().filter(|(_, epoch)| epoch.until_ms <= now_ms);
-        let due: Vec<u64> = due.map(|(epoch, _)| *epoch).collect();
-        for epoch in due {
-            self.release(owner, epoch);
-        }
-    }
-
-    /// The time of the epoch that ends first; `None` if nothing is held.
-    pub fn next_lapse_ms(&self) -> Option<u64> {
-        self.pins.epochs.values().map(|epoch| epoch.until_ms).min()
-    }
-
-    /// What is held.
-    pub fn held(&self) -> Held {
-        Held { epochs: self.pins.epochs.len(), addresses: self.pins.held }
-    }
 }

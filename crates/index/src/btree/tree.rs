@@ -2,7 +2,7 @@
 
 use super::accesses::Accesses;
 use super::image::{Image, Room};
-use super::mend::Mending;
+use super::mending::Mending;
 use super::pins::Pins;
 use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};

@@ -2,7 +2,6 @@
 //!
 //! What is kept is a hint: the leaf that it leads to says for which keys it speaks.
 
-use crate::ordered::OpenOrdered;
 use remora_index::btree::{FatRoot, FatRootLimits, Weighed};
 use remora_layout::btree::{OrderedHeader, OrderedNode};
 use remora_layout::node::NodeRef;
@@ -49,16 +48,27 @@ impl Default for OrderedCache {
 
 /// When the next choice is made.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+pub(super) struct Pace {
     walks: u64,
     period: u64,
 }
 
 impl Pace {
-    const FIRST: Self = Self { walks: 0, period: FIRST_PERIOD };
+    /// Before the first choice.
+    pub const FIRST: Self = Self { walks: 0, period: FIRST_PERIOD };
+
+    /// Counts a walk.
+    pub fn count(&mut self) {
+        self.walks += 1;
+    }
+
+    /// Lets the next choice come soon.
+    pub fn hasten(&mut self) {
+        self.period = FIRST_PERIOD;
+    }
 
     /// Whether a choice is due; then the next one takes longer.
-    fn is_due(&mut self) -> bool {
+    pub fn is_due(&mut self) -> bool {
         let is_due = self.walks >= self.period;
         if is_due {
             *self = Self { walks: 0, period: (2 * self.period).min(MAX_PERIOD) };
@@ -119,7 +129,7 @@ impl KeptNodes {
     /// Counts a walk that begins at this header, and chooses anew if it is time to.
     pub fn begin_walk(&mut self, header: &OrderedHeader) {
         let Choice::Own(limits, pace) = &mut self.choice else { return };
-        pace.walks += 1;
+        pace.count();
         if pace.is_due() {
             let (limits, bytes) = (*limits, self.nodes.most_bytes());
             choose_together(&mut [(header, &mut self.nodes)], limits, bytes);
@@ -127,54 +137,8 @@ impl KeptNodes {
     }
 }
 
-/// The kept nodes of all ordered trees of a session, under one bound and, if they are chosen, one
-/// super-root (Fat-B+Tree IV-A).
-#[derive(Debug)]
-pub struct SharedCache {
-    cache: OrderedCache,
-    pace: Pace,
-}
-
-impl Default for SharedCache {
-    fn default() -> Self {
-        Self::new(OrderedCache::default())
-    }
-}
-
-impl SharedCache {
-    /// Nodes are to be kept so.
-    pub fn new(cache: OrderedCache) -> Self {
-        Self { cache, pace: Pace::FIRST }
-    }
-
-    /// A view of a tree that shares it from now on. Until the next choice the tree's nodes come beside
-    /// the others', and the choice comes soon.
-    pub fn join(&mut self, tree: &mut OpenOrdered) {
-        self.pace.period = FIRST_PERIOD;
-        match self.cache.policy {
-            CachePolicy::Levels => tree.set_cache(self.cache),
-            CachePolicy::Greedy(_) => tree.share_cache(self.cache.bytes),
-        }
-    }
-
-    /// Counts a lookup in one of the trees.
-    pub fn count_walk(&mut self) {
-        self.pace.walks += 1;
-    }
-
-    /// Chooses anew among these trees if it is time to. Those that keep nodes for themselves stay as they
-    /// are.
-    pub fn choose_if_due<'t>(&mut self, trees: impl Iterator<Item = &'t mut OpenOrdered>) {
-        let CachePolicy::Greedy(limits) = self.cache.policy else { return };
-        if self.pace.is_due() {
-            let mut shared: Vec<_> = trees.filter_map(OpenOrdered::shared_nodes).collect();
-            choose_together(&mut shared, limits, self.cache.bytes);
-        }
-    }
-}
-
 /// Chooses the nodes that a reader of these trees keeps in so many bytes together.
-fn choose_together(
+pub(super) fn choose_together(
     trees: &mut [(&OrderedHeader, &mut NodeCache)],
     limits: FatRootLimits,
     bytes: usize,
