@@ -323,7 +323,7 @@ impl SimClient {
             self.violate_ordered(promise, format!("{tree}: {seen:?}"));
         }
         let is_cut = entries.len() as u64 >= asked.limit;
-        let last = keys.last().filter(|_| is_cut);
+        let last = entries.last().map(|(key, _)| key).filter(|_| is_cut);
         let found: BTreeMap<&[u8], &OrderedValue> =
             entries.iter().map(|(key, value)| (key.as_slice(), value)).collect();
         for &begun in begun {
