@@ -10,7 +10,7 @@ mod snapshots;
 mod swarm;
 mod trouble;
 
-pub use swarm::DiskSwarm;
+use swarm::{DiskSwarm, SLOWEST_NS};
 
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
@@ -25,9 +25,6 @@ use std::io;
 use trouble::Trouble;
 
 const MS: u64 = 1_000_000;
-/// Longest sync of a disk that has no fault, ns: what is written behind the end of a segment waits for
-/// two of them, and clients wait 5 s.
-const SLOWEST_NS: u64 = 2_000 * MS;
 /// Which data these are.
 pub const IDENTITY: Identity = Identity { cluster: 0x1e55, secret: 0x5ec3e7 };
 

@@ -3,7 +3,7 @@
 //! Keys of a tree are registers, as fields of a hash are. Trees of odd number have integers. All their
 //! keys have one length, so that they are in the same order if they are byte strings.
 
-use crate::values::{HashName, Lengths, Register};
+use crate::values::{FIRST_INTEGER, HashName, Lengths, Register, has_integers, key_name};
 use remora_fabric::sim::Random;
 use remora_layout::btree::KeyForm;
 use remora_protocol::ordered::OrderedSettings;
@@ -12,8 +12,6 @@ use remora_protocol::ordered::OrderedSettings;
 const SALT: u64 = 0x6f72_6465_7265_6421;
 /// Operations of a world with ordered trees at most.
 pub const ORDERED_OPERATIONS: u64 = 1_500;
-/// The name of the first key of a tree of integers.
-const FIRST_INTEGER: u32 = 100_000;
 /// Bytes of keys at most.
 const KEY_BYTES: usize = 64;
 /// Bytes of values at most.
@@ -76,19 +74,6 @@ impl OrderedSwarm {
 /// Whether a value that stands for this number is a link.
 pub fn is_link(number: i64) -> bool {
     number / NUMBER_UNIT % LINK_EACH == 0
-}
-
-fn has_integers(tree: HashName) -> bool {
-    matches!(tree, HashName::Ordered(number) if number % 2 == 1)
-}
-
-/// The name of a key of a tree.
-pub fn key_name(tree: HashName, number: u32) -> Vec<u8> {
-    match has_integers(tree) {
-        true => (FIRST_INTEGER + number).to_string().into_bytes(),
-        // Of several lengths, and longer than the head of an entry.
-        false => format!("key of a tree:{number}").into_bytes(),
-    }
 }
 
 /// The register of a name of a tree; `None` if no client sets such a key.

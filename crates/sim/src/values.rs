@@ -4,12 +4,14 @@
 //! and repeat them to fill the length, so that every reader notices bytes of another key, of
 //! another write or of two at once.
 
-use crate::ordered::key_name;
 use remora_fabric::sim::Random;
 use std::fmt;
 
 /// The identities of ordered trees follow those of so many hashes.
 const ORDERED_IDS: u32 = 64;
+
+/// The name of the first key of a tree of integers.
+pub const FIRST_INTEGER: u32 = 100_000;
 
 /// Key, length of the filling and number in front of it.
 const HEADER_BYTES: usize = 16;
@@ -160,4 +162,18 @@ pub fn decode(register: Register, bytes: &[u8], lengths: Lengths) -> Option<i64>
     let (header, _) = bytes.split_at_checked(HEADER_BYTES)?;
     let number = i64::from_le_bytes(header[8..].try_into().ok()?);
     (encode(register, number, lengths) == bytes).then_some(number)
+}
+
+/// Whether the keys of an ordered tree are integers.
+pub fn has_integers(tree: HashName) -> bool {
+    matches!(tree, HashName::Ordered(number) if number % 2 == 1)
+}
+
+/// The name of a key of a tree.
+pub fn key_name(tree: HashName, number: u32) -> Vec<u8> {
+    match has_integers(tree) {
+        true => (FIRST_INTEGER + number).to_string().into_bytes(),
+        // Of several lengths, and longer than the head of an entry.
+        false => format!("key of a tree:{number}").into_bytes(),
+    }
 }

@@ -1,4 +1,4 @@
-//! What a plan looks for in an object. A type says by which reads it is found ([`super::object::Type::seek`]),
+//! What a plan looks for in an object. A type says by which reads it is found (`Type::seek`),
 //! so a shard that carries out plans names no type.
 
 use remora_layout::rect::Rect;

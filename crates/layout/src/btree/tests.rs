@@ -275,11 +275,14 @@ fn a_header_keeps_its_content_and_is_bound_to_its_place() {
     }
 }
 
+/// An entry: its key, and a leaf's value or the child.
+type Entry = (Vec<u8>, Option<(ValueKind, Vec<u8>)>, Option<NodeRef>);
+
 /// What a node holds, whatever the order of its heap.
-fn content_of(bytes: &[u8]) -> Vec<(Vec<u8>, Option<(ValueKind, Vec<u8>)>, Option<NodeRef>)> {
+fn content_of(bytes: &[u8]) -> Vec<Entry> {
     let node = OrderedNode::parse(bytes).unwrap();
     let entries = (0..node.entries()).map(|index| {
-        let is_leaf = node.level() == 0;
+        let is_leaf = node.is_leaf();
         let value = node.value(index).filter(|_| is_leaf);
         let value = value.map(|value| (value.kind, value.bytes.to_vec()));
         (whole_key(&node, index), value, node.child(index).filter(|_| !is_leaf))
@@ -292,7 +295,8 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
     let (mut random, mut done, mut refused) = (Random::new(7), 0, 0);
     for round in 0..400 {
         let form = [KeyForm::Integers, KeyForm::Bytes][round % 2];
-        let (level, are_words) = (u8::from(round % 5 == 0), round % 3 == 0);
+        let (level, is_deep) = (u8::from(round % 5 == 0), round % 7 == 0);
+        let are_words = round % 3 == 0;
         let keys = keys(&mut random, form, 40);
         let bytes: Vec<Vec<u8>> = keys
             .iter()
@@ -303,15 +307,15 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
             let bytes: &[u8] = &bytes[value];
             let kind = if are_words { ValueKind::Bytes } else { kinds[bytes.len() % 3] };
             let child = NodeRef { slot: value as u32 + 1, generation: 1 };
-            let payload = match level {
-                0 => Payload::Value(Value { kind, bytes }),
+            let payload = match (level, is_deep) {
+                (0, false) => Payload::Value(Value { kind, bytes }),
                 _ => Payload::Child(child),
             };
             Item { key: &keys[index], payload }
         };
         let (last, low) = (keys.len() - 1, &keys[0][..]);
         let high = (round % 4 > 0).then_some(&keys[last][..]);
-        let base = Content { level, is_deep: false, keys: form, low, high, right: AT, items: &[] };
+        let base = Content { level, is_deep, keys: form, low, high, right: AT, items: &[] };
         let mut items: Vec<Item<'_>> = (1..last).step_by(2).map(|at| item(at, at)).collect();
         let mut before = node(&Content { items: &items, ..base }, OWNERSHIP, 4);
         for _ in 0..60 {

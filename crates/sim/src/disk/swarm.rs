@@ -1,11 +1,13 @@
 //! A seed's choice of disks.
 
-use super::SLOWEST_NS;
 use remora_fabric::sim::Random;
 use remora_storage::Promise;
 use std::ops::RangeInclusive;
 
 const MS: u64 = 1_000_000;
+/// Longest sync of a disk that has no fault, ns: what is written behind the end of a segment waits for
+/// two of them, and clients wait 5 s.
+pub const SLOWEST_NS: u64 = 2_000 * MS;
 /// Mixed into the seed: whether changes are durable late changes nothing else.
 const SALT: u64 = 0x6469_736b_5f6f_6666;
 /// Mixed into the seed: the other choices.

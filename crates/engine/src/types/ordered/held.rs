@@ -55,7 +55,7 @@ impl OrderedTrees {
         });
         self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
         self.held.insert(root);
-        store.held_trees = self.held.len() as u64;
+        store.to_mend = self.held.len() as u64;
         let nodes = held.map_err(refusal)?;
         Ok(Reply { value: Some(&self.scratch), ..Reply::number(nodes as i64) })
     }
@@ -104,7 +104,7 @@ impl OrderedTrees {
                 self.held.remove(&root);
             }
         }
-        store.held_trees = self.held.len() as u64;
+        store.to_mend = self.held.len() as u64;
         turn.left == 0 && turn.changes > 0
     }
 
