@@ -10,7 +10,8 @@ mod snapshots;
 mod swarm;
 mod trouble;
 
-use swarm::{DiskSwarm, SLOWEST_NS};
+pub use swarm::DiskSwarm;
+use swarm::SLOWEST_NS;
 
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};

@@ -298,10 +298,8 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
         let (level, is_deep) = (u8::from(round % 5 == 0), round % 7 == 0);
         let are_words = round % 3 == 0;
         let keys = keys(&mut random, form, 40);
-        let bytes: Vec<Vec<u8>> = keys
-            .iter()
-            .map(|_| if are_words { random.bytes(8) } else { random.bytes_up_to(20) })
-            .collect();
+        let mut value = || if are_words { random.bytes(8) } else { random.bytes_up_to(20) };
+        let bytes: Vec<Vec<u8>> = keys.iter().map(|_| value()).collect();
         let kinds = [ValueKind::Bytes, ValueKind::Record, ValueKind::Link];
         let item = |index: usize, value: usize| {
             let bytes: &[u8] = &bytes[value];
