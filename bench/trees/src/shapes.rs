@@ -72,16 +72,18 @@ pub fn sizes(most: usize, rounds: usize) {
     }
 }
 
-/// One R*-tree, inserted, and small windows.
+/// One R*-tree, inserted, and windows, small ones and large ones.
 pub fn one(count: usize, rounds: usize) {
     let all = objects(count);
     let mut tree = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
     let (time, ()) = nanos(count, || tree.insert(&all));
     println!("{count} inserts, {time:.0} ns each");
-    let mut random = Random::new(4);
-    let times = (0..rounds).map(|_| {
-        let windows: Vec<Rect> = (0..100_000).map(|_| rect(&mut random, 1e-5)).collect();
-        nanos(windows.len(), || tree.search(&windows)).0
-    });
-    println!("searches, {:.0} ns each", median(times.collect()));
+    for scale in [1e-5, 0.01] {
+        let mut random = Random::new(4);
+        let times = (0..rounds).map(|_| {
+            let windows: Vec<Rect> = (0..50_000).map(|_| rect(&mut random, scale)).collect();
+            nanos(windows.len(), || tree.search(&windows)).0
+        });
+        println!("searches, {scale}, {:.0} ns each", median(times.collect()));
+    }
 }
