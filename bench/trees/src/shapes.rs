@@ -1,7 +1,7 @@
 //! What the capacity of nodes (Catfish Fig. 23) and the size of a tree
 //! (Fig. 24) cost.
 
-use crate::workload::{Ours, median, nanos, objects, power_law, rect};
+use crate::workload::{BATCH, Ours, median, nanos, objects, power_law, rect};
 use remora_layout::limits::NODE_ENTRIES;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
@@ -78,6 +78,10 @@ pub fn one(count: usize, rounds: usize) {
     let mut tree = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
     let (time, ()) = nanos(count, || tree.insert(&all));
     println!("{count} inserts, {time:.0} ns each");
+    let mut other = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
+    let (time, ()) = nanos(count, || other.insert_by(&all, BATCH));
+    println!("{count} inserts by {BATCH}, {time:.0} ns each");
+    drop(other);
     for scale in [1e-5, 0.01] {
         let mut random = Random::new(4);
         let times = (0..rounds).map(|_| {
