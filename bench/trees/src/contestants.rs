@@ -1,6 +1,6 @@
 //! The same work by all libraries, by turns.
 
-use crate::workload::{Found, Ours, median, nanos, objects, rect};
+use crate::workload::{BATCH, Found, Ours, median, nanos, objects, rect};
 use geo_index::rtree::sort::HilbertSort;
 use geo_index::rtree::{RTree as GeoTree, RTreeBuilder, RTreeIndex};
 use remora_layout::rect::Rect;
@@ -126,6 +126,11 @@ pub fn compare(count: usize, rounds: usize, capacity: usize) {
     let parts = all.chunks(count.div_ceil(rounds));
     let by_ours = median(parts.map(|part| nanos(part.len(), || ours.insert(part)).0).collect());
     println!("insert: rstar {by_rstar:.0} ns, ours {by_ours:.0} ns: {:.2}", by_rstar / by_ours);
+    let mut other = Ours::new(TreeKind::RStar, capacity, count);
+    let parts = all.chunks(count.div_ceil(rounds));
+    let insert = |part: &[(u64, Rect)]| nanos(part.len(), || other.insert_by(part, BATCH)).0;
+    let by_ours = median(parts.map(insert).collect());
+    println!("insert: ours by {BATCH} {by_ours:.0} ns: {:.2}", by_rstar / by_ours);
 
     let copy = all.clone();
     println!("load, s: ours {:.2}", nanos(1, || loaded.load(copy)).0 / 1e9);

@@ -1,7 +1,7 @@
 //! What the capacity of nodes (Catfish Fig. 23) and the size of a tree
 //! (Fig. 24) cost.
 
-use crate::workload::{Ours, median, nanos, objects, power_law, rect};
+use crate::workload::{BATCH, Ours, median, nanos, objects, power_law, rect};
 use remora_layout::limits::NODE_ENTRIES;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
@@ -72,16 +72,22 @@ pub fn sizes(most: usize, rounds: usize) {
     }
 }
 
-/// One R*-tree, inserted, and small windows.
+/// One R*-tree, inserted, and windows, small ones and large ones.
 pub fn one(count: usize, rounds: usize) {
     let all = objects(count);
     let mut tree = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
     let (time, ()) = nanos(count, || tree.insert(&all));
     println!("{count} inserts, {time:.0} ns each");
-    let mut random = Random::new(4);
-    let times = (0..rounds).map(|_| {
-        let windows: Vec<Rect> = (0..100_000).map(|_| rect(&mut random, 1e-5)).collect();
-        nanos(windows.len(), || tree.search(&windows)).0
-    });
-    println!("searches, {:.0} ns each", median(times.collect()));
+    let mut other = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
+    let (time, ()) = nanos(count, || other.insert_by(&all, BATCH));
+    println!("{count} inserts by {BATCH}, {time:.0} ns each");
+    drop(other);
+    for scale in [1e-5, 0.01] {
+        let mut random = Random::new(4);
+        let times = (0..rounds).map(|_| {
+            let windows: Vec<Rect> = (0..50_000).map(|_| rect(&mut random, scale)).collect();
+            nanos(windows.len(), || tree.search(&windows)).0
+        });
+        println!("searches, {scale}, {:.0} ns each", median(times.collect()));
+    }
 }

@@ -10,6 +10,9 @@ use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 use remora_testing::Random;
 use rustix::time::{ClockId, clock_gettime};
 
+/// Objects that one operation adds.
+pub const BATCH: usize = 16;
+
 const HOME: Home = Home { secret: 1, region: 0 };
 
 /// Edges uniform to `edge`, anywhere in the unit square.
@@ -60,6 +63,14 @@ impl Ours {
         let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 1 };
         for &(id, rect) in objects {
             self.tree.put(&mut arena, id, rect).expect("memory");
+        }
+    }
+
+    /// The same, by batches of so many.
+    pub fn insert_by(&mut self, objects: &[(u64, Rect)], batch: usize) {
+        let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 1 };
+        for batch in objects.chunks(batch) {
+            self.tree.put_all(&mut arena, batch).expect("memory");
         }
     }
 

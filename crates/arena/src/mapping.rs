@@ -1,12 +1,16 @@
 //! Mappings: sealed memfds and files that processes share, and heap words for tests. Memory that a
 //! server creates is a `region`.
 
+use crate::huge::HugeTable;
 use remora_layout::limits::WORD_BYTES;
 use rustix::fs::SealFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+/// Heap words from this size on lie on large pages.
+const LARGE_BYTES: usize = 16 << 20;
 
 /// Why the process got no memory.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +47,10 @@ enum Use {
 enum Origin {
     Mapped,
     Heap,
+    /// Freed with the table.
+    Large {
+        _words: HugeTable<u64>,
+    },
 }
 
 // SAFETY: a mapping is plain memory at a fixed address that no thread owns;
@@ -52,8 +60,15 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed heap words: for Miri, tests and the simulator.
+    /// Zeroed heap words: for Miri, tests, the simulator, and trees that one process has for
+    /// itself. Many of them lie on large pages, as a region does, if the kernel has them.
     pub fn heap(bytes: usize) -> Arc<Self> {
+        if bytes >= LARGE_BYTES && !cfg!(miri) {
+            let mut words = HugeTable::<u64>::zeroed(bytes.div_ceil(WORD_BYTES));
+            let base = NonNull::from(&mut words[..]).cast::<u8>();
+            let bytes = bytes.next_multiple_of(WORD_BYTES);
+            return Arc::new(Self { base, bytes, origin: Origin::Large { _words: words } });
+        }
         let words = vec![0u64; bytes.div_ceil(WORD_BYTES)].into_boxed_slice();
         let base = NonNull::from(Box::leak(words)).cast::<u8>();
         Arc::new(Self { base, bytes: bytes.next_multiple_of(WORD_BYTES), origin: Origin::Heap })
@@ -167,6 +182,7 @@ impl Drop for Mapping {
                 );
                 drop(Box::from_raw(words));
             },
+            Origin::Large { .. } => {}
         }
     }
 }

@@ -37,7 +37,7 @@ impl<J: Journal> Owner<J> {
         Self { base: mapping.base(), view, sliced_from, journal }
     }
 
-    /// The owner of zeroed heap words (tests, Miri, the simulator).
+    /// The owner of zeroed heap words (tests, Miri, the simulator, trees of one process).
     pub fn heap(bytes: usize, journal: J) -> Self {
         // SAFETY: fresh memory that no other thread knows yet.
         unsafe { Self::new(&Mapping::heap(bytes), 0, journal) }

@@ -114,6 +114,18 @@ impl<J: Journal> TreeFixture<J> {
         self.try_insert(rect).unwrap();
     }
 
+    /// Puts objects under ids of the caller's choice.
+    pub fn put_all(&mut self, objects: &[(u64, Rect)]) -> Result<(), TreeError> {
+        let (tree, mut arena) = self.parts();
+        tree.put_all(&mut arena, objects)?;
+        for &(id, rect) in objects {
+            self.objects.retain(|&(known, _)| known != id);
+            self.objects.push((id, rect));
+            self.next_id = self.next_id.max(id + 1);
+        }
+        Ok(())
+    }
+
     /// As [`TreeFixture::insert`]; gives the id.
     pub fn insert_as(&mut self, rect: Rect) -> u64 {
         self.insert(rect);

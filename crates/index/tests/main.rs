@@ -19,6 +19,7 @@ mod hash_hints;
 mod hash_oracle;
 mod link_hints;
 mod replay;
+mod rtree_batches;
 mod rtree_cursor;
 mod rtree_ended;
 mod rtree_forged;

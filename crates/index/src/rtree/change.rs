@@ -15,6 +15,28 @@ use remora_layout::tree::{TreeHeader, TreeKind};
 /// A node on the way down, and the index of the entry that was taken.
 pub(super) type Path = Vec<(NodeRef, usize)>;
 
+/// Where an object would go, found before its change begins.
+#[derive(Default)]
+pub(super) struct Way {
+    /// The object's rectangle; `None` if no way is looked for.
+    rect: Option<Rect>,
+    path: Path,
+    /// The node at its end.
+    end: NodeRef,
+}
+
+impl Way {
+    /// Begins a way for an object with this rectangle, or none.
+    pub fn begin(&mut self, rect: Option<Rect>) {
+        self.rect = rect;
+    }
+
+    /// Bytes of the heap that it takes.
+    pub fn heap_bytes(&self) -> usize {
+        self.path.capacity() * size_of::<(NodeRef, usize)>()
+    }
+}
+
 /// A change in progress, and its context.
 pub(super) struct Change<'c, 'a, J: Journal> {
     pub arena: &'c mut Arena<'a, J>,
@@ -50,6 +72,47 @@ impl<J: Journal> Change<'_, '_, J> {
         }
         self.edit.orphans.push((entry, 0));
         self.settle()
+    }
+
+    /// Finds ways to leaves, level by level: the nodes of one level come from memory while the
+    /// others' entries are compared.
+    pub fn look_ahead(&self, ways: &mut [Way]) {
+        if self.header.kind == TreeKind::Hilbert {
+            ways.iter_mut().for_each(|way| way.rect = None);
+        }
+        for way in &mut *ways {
+            way.path.clear();
+            way.end = self.header.root;
+        }
+        for above in (1..self.header.height).rev() {
+            for Way { rect, path, end } in &mut *ways {
+                let Some(rect) = rect else { continue };
+                *end = self.way_from(*end, above, rect, path);
+                self.prefetch(*end);
+            }
+        }
+    }
+
+    /// As [`Change::put`], by a way found before, if it still leads to its leaf.
+    pub fn put_by(&mut self, entry: Entry, way: &mut Way) -> Result<(), ArenaFull> {
+        let leaf = way.end;
+        if way.rect != Some(entry.rect) || !self.leads_to(&way.path, leaf) {
+            return self.put(entry);
+        }
+        self.entries_mut(leaf).push(entry);
+        self.go_up(leaf, 0, &mut way.path, Some(entry.rect))?;
+        self.settle()
+    }
+
+    /// Whether a path is one from the root to this leaf.
+    fn leads_to(&self, path: &Path, leaf: NodeRef) -> bool {
+        let mut at = self.header.root;
+        let all_are_ways = path.iter().all(|&(node, index)| {
+            let is_next = node == at;
+            at = self.entries(at).get(index).map_or(at, |way| NodeRef::from_word(way.word));
+            is_next
+        });
+        all_are_ways && at == leaf && path.len() + 1 == self.header.height as usize
     }
 
     /// Removes the object at an index of a leaf.
@@ -98,12 +161,13 @@ impl<J: Journal> Change<'_, '_, J> {
 
     /// Puts all orphans into nodes. Bounded: entries are reinserted once for each level and change.
     fn settle(&mut self) -> Result<(), ArenaFull> {
-        let mut path = Path::with_capacity(self.header.height as usize);
+        let mut path = std::mem::take(&mut self.edit.path);
         while let Some((entry, level)) = self.edit.orphans.pop() {
             let at = self.way_to(&entry.rect, level, &mut path);
             self.entries_mut(at).push(entry);
             self.go_up(at, level, &mut path, Some(entry.rect))?;
         }
+        self.edit.path = path;
         Ok(())
     }
 
@@ -112,18 +176,23 @@ impl<J: Journal> Change<'_, '_, J> {
         path.clear();
         let mut at = self.header.root;
         for above in (level + 1..self.header.height).rev() {
-            let entries = self.entries(at);
-            let (mut index, contains) = least_growth(entries, rect);
-            // A child that contains it does not increase its overlap.
-            if self.header.kind == TreeKind::RStar && above == 1 && !contains {
-                // Mostly it stays the one.
-                self.prefetch(NodeRef::from_word(entries[index].word));
-                index = rstar::choose_leaf(entries, rect, index);
-            }
-            path.push((at, index));
-            at = NodeRef::from_word(entries[index].word);
+            at = self.way_from(at, above, rect, path);
         }
         at
+    }
+
+    /// The child of a node of level `above` to which an entry's path goes on.
+    fn way_from(&self, at: NodeRef, above: u8, rect: &Rect, path: &mut Path) -> NodeRef {
+        let entries = self.entries(at);
+        let (mut index, contains) = least_growth(entries, rect);
+        // A child that contains it does not increase its overlap.
+        if self.header.kind == TreeKind::RStar && above == 1 && !contains {
+            // Mostly it stays the one.
+            self.prefetch(NodeRef::from_word(entries[index].word));
+            index = rstar::choose_leaf(entries, rect, index);
+        }
+        path.push((at, index));
+        NodeRef::from_word(entries[index].word)
     }
 
     fn prefetch(&self, at: NodeRef) {

@@ -35,8 +35,31 @@ pub(super) fn least_growth(entries: &[Entry], added: &Rect) -> (usize, bool) {
     if let Some(index) = smallest.index {
         return (index, true);
     }
-    let growth = |index: usize| growth_of(&entries[index].rect, added);
-    (best_by(0..entries.len(), growth).unwrap_or(0), false)
+    (least_growth_of_all(entries, added), false)
+}
+
+/// The child that grows least in area, then the smallest; the first one if areas are no numbers.
+fn least_growth_of_all(entries: &[Entry], added: &Rect) -> usize {
+    let (mut best, mut from) = (Best::default(), 0);
+    for part in entries.chunks(AT_A_TIME) {
+        // All first, and the least of them by parts: without a branch for each.
+        let mut growths = [f64::INFINITY; AT_A_TIME];
+        for (growth, entry) in growths.iter_mut().zip(part) {
+            *growth = growth_of(&entry.rect, added)[0];
+        }
+        let (fours, _) = growths[..part.len().next_multiple_of(4)].as_chunks::<4>();
+        let least = fours.iter().fold([f64::INFINITY; 4], |least, four| {
+            std::array::from_fn(
+                |lane| if four[lane] < least[lane] { four[lane] } else { least[lane] },
+            )
+        });
+        let least = least.into_iter().fold(f64::INFINITY, f64::min);
+        for index in (0..part.len()).filter(|&index| growths[index] == least) {
+            best.offer(from + index, [least, part[index].rect.area()]);
+        }
+        from += part.len();
+    }
+    best.index.unwrap_or(0)
 }
 
 /// The candidate of the least cost so far; the first of equal ones.

@@ -74,16 +74,30 @@ impl LeafIndex {
     /// Notes entries that leave a leaf, and that come into it; those that do
     /// both stay.
     pub fn note(&mut self, slot: u32, gone: &[Entry], come: &[Entry]) {
-        self.gone.extend(gone.iter().map(|entry| (entry.word, slot)));
-        self.come.extend(come.iter().map(|entry| (entry.word, slot)));
+        // Most keep their positions.
+        let both = gone.iter().zip(come).filter(|(old, new)| old.word != new.word);
+        for (old, new) in both {
+            self.gone.push((old.word, slot));
+            self.come.push((new.word, slot));
+        }
+        let more = gone.len().min(come.len());
+        self.gone.extend(gone[more..].iter().map(|entry| (entry.word, slot)));
+        self.come.extend(come[more..].iter().map(|entry| (entry.word, slot)));
     }
 
     /// Takes over what was noted since the last time: all of one change, or
     /// some words would be missing.
     pub fn settle(&mut self) {
         let (mut gone, mut come) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.come));
-        gone.sort_unstable();
-        come.sort_unstable();
+        // Looked for all at once: the processor waits for the memory of several at a time.
+        let is_known = |&&(id, slot): &&(u64, u32)| {
+            self.leaves.find(self.hash(id), |known| known == slot).is_some()
+        };
+        let known = gone.iter().filter(is_known).count();
+        assert!(known == gone.len(), "an object's leaf is known");
+        // An id is in each of them once.
+        gone.sort_unstable_by_key(|&(id, _)| id);
+        come.sort_unstable_by_key(|&(id, _)| id);
         let (mut olds, mut news) = (gone.drain(..).peekable(), come.drain(..).peekable());
         loop {
             match (olds.peek().copied(), news.peek().copied()) {

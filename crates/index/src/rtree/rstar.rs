@@ -2,8 +2,10 @@
 //! choice of the entries to reinsert, and the split of a full node.
 
 use super::geometry::{growth_of, mbr, rank};
+use super::scan::{AT_A_TIME, Test};
+use remora_layout::limits::MAX_NODE_ENTRIES;
 use remora_layout::node::Entry;
-use remora_layout::rect::Rect;
+use remora_layout::rect::{Predicate, Rect};
 
 /// Entries out of a hundred that a full node gives away at first.
 const REINSERTED_PERCENT: usize = 30;
@@ -39,17 +41,21 @@ pub(super) fn choose_leaf(entries: &[Entry], rect: &Rect, first: usize) -> usize
 fn overlap_growth(entries: &[Entry], own: usize, added: &Rect, most: f64) -> Option<f64> {
     let before = entries[own].rect;
     let after = before.union(added);
-    let mut sum = 0.0;
-    let mut add = |others: &[Entry]| {
-        // It never shrinks. A few at a time: looking costs as much as adding.
-        others.chunks(4).all(|few| {
-            let grown =
-                |other: &Entry| other.rect.shared_area(&after) - other.rect.shared_area(&before);
-            sum += few.iter().map(grown).sum::<f64>();
-            sum <= most
-        })
-    };
-    (add(&entries[..own]) && add(&entries[own + 1..])).then_some(sum)
+    // Others have no part in it before, nor after.
+    let shares = Test::of_object(Predicate::Intersects, &after);
+    let (mut sum, mut from) = (0.0, 0);
+    for part in entries.chunks(AT_A_TIME) {
+        for other in shares.hits(part, |entry| entry.rect).filter(|&other| from + other != own) {
+            let other = &part[other].rect;
+            // It never shrinks.
+            sum += other.shared_area(&after) - other.shared_area(&before);
+            if sum > most {
+                return None;
+            }
+        }
+        from += part.len();
+    }
+    Some(sum)
 }
 
 /// Takes out the entries that lie farthest from the middle of a node, the
@@ -60,12 +66,11 @@ pub(super) fn reinsert_candidates(entries: &mut Vec<Entry>) -> Vec<Entry> {
         let centre = entry.rect.centre();
         (centre.0 - x) * (centre.0 - x) + (centre.1 - y) * (centre.1 - y)
     };
-    let mut order: Vec<(i64, usize)> =
-        entries.iter().enumerate().map(|(index, entry)| (rank(distance(entry)), index)).collect();
-    order.sort_unstable();
+    let mut order = Vec::with_capacity(entries.len());
+    sort(entries, distance, &mut order);
     let taken = (entries.len() * REINSERTED_PERCENT / 100).max(1);
     let far = order[entries.len() - taken..].iter().rev();
-    let mut far: Vec<usize> = far.map(|&(_, index)| index).collect();
+    let mut far: Vec<usize> = far.map(|&key| index_of(key)).collect();
     take_out(entries, &mut far)
 }
 
@@ -77,7 +82,7 @@ pub(super) fn split(entries: &mut Vec<Entry>, least: usize) -> Vec<Entry> {
     for axis in [0, 1] {
         let (mut margins, mut best, mut part_here) = (0.0, [f64::INFINITY; 2], Vec::new());
         for upper in [false, true] {
-            sort(entries, axis, upper, &mut order);
+            sort(entries, |entry| edge(&entry.rect, axis, upper), &mut order);
             let mut best_at = None;
             for cut in cuts(entries, &order, least, &mut rights) {
                 margins += cut.left.margin() + cut.right.margin();
@@ -89,7 +94,7 @@ pub(super) fn split(entries: &mut Vec<Entry>, least: usize) -> Vec<Entry> {
             // Areas may be beyond all numbers: any cut does then.
             if best_at.is_some() || upper && part_here.is_empty() {
                 let at = best_at.unwrap_or(entries.len() / 2);
-                part_here = order[at..].iter().map(|key| key.index).collect();
+                part_here = order[at..].iter().map(|&key| index_of(key)).collect();
             }
         }
         if axis == 0 || margins < best_margins {
@@ -109,23 +114,35 @@ fn take_out(entries: &mut Vec<Entry>, indices: &mut [usize]) -> Vec<Entry> {
     taken
 }
 
-/// An entry among others that are being sorted.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    edges: [i64; 2],
-    index: usize,
+/// Bits of a key in which it has the index of its entry: of a node with one entry too many.
+const INDEX_BITS: u32 = (MAX_NODE_ENTRIES + 1).next_power_of_two().ilog2();
+
+/// The index of the entry that has a key.
+#[inline(always)]
+fn index_of(key: u64) -> usize {
+    (key & ((1 << INDEX_BITS) - 1)) as usize
 }
 
-/// By an edge on one axis, then by the other edge.
-fn sort(entries: &[Entry], axis: usize, upper: bool, order: &mut Vec<Key>) {
+/// Keys in the order of a number of each entry. Numbers that differ in the last bits only count as
+/// equal: one word is sorted much faster than a number and an index.
+#[inline(always)]
+fn sort(entries: &[Entry], number: impl Fn(&Entry) -> f64, order: &mut Vec<u64>) {
     order.clear();
     order.extend(entries.iter().enumerate().map(|(index, entry)| {
-        let Rect { min_x, max_x, min_y, max_y } = entry.rect;
-        let (low, high) = if axis == 0 { (min_x, max_x) } else { (min_y, max_y) };
-        let edges = if upper { [high, low] } else { [low, high] };
-        Key { edges: edges.map(rank), index }
+        let rank = rank(number(entry)) as u64 ^ 1 << 63;
+        rank >> INDEX_BITS << INDEX_BITS | index as u64
     }));
     order.sort_unstable();
+}
+
+#[inline(always)]
+fn edge(rect: &Rect, axis: usize, upper: bool) -> f64 {
+    match (axis, upper) {
+        (0, false) => rect.min_x,
+        (0, true) => rect.max_x,
+        (_, false) => rect.min_y,
+        (_, true) => rect.max_y,
+    }
 }
 
 struct Cut {
@@ -137,11 +154,11 @@ struct Cut {
 /// Every way to cut sorted entries in two parts of at least `least`.
 fn cuts<'c>(
     entries: &'c [Entry],
-    order: &'c [Key],
+    order: &'c [u64],
     least: usize,
     rights: &'c mut Vec<Rect>,
 ) -> impl Iterator<Item = Cut> + use<'c> {
-    let rect = |at: usize| entries[order[at].index].rect;
+    let rect = |at: usize| entries[index_of(order[at])].rect;
     let last = entries.len() - 1;
     rights.clear();
     rights.resize(entries.len(), rect(last));

@@ -11,6 +11,17 @@ use remora_layout::rect::Rect;
 /// Entries that are compared at a time: as many as a mask has bits.
 pub(super) const AT_A_TIME: usize = u64::BITS as usize;
 
+/// Bits of a mask. Taken from a table they go through vectors; a shift by the number of an entry
+/// would not.
+const BITS: [u64; AT_A_TIME] = {
+    let (mut bits, mut index) = ([0; AT_A_TIME], 0);
+    while index < AT_A_TIME {
+        bits[index] = 1 << index;
+        index += 1;
+    }
+    bits
+};
+
 /// What is asked of an entry's rectangle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Test {
@@ -51,8 +62,8 @@ impl Test {
     #[inline(always)]
     pub fn hits<E>(&self, entries: &[E], rect: impl Fn(&E) -> Rect) -> Hits {
         let mut mask = 0;
-        for (index, entry) in entries.iter().enumerate() {
-            mask |= (self.holds(&rect(entry)) as u64) << index;
+        for (entry, bit) in entries.iter().zip(&BITS) {
+            mask |= if self.holds(&rect(entry)) { *bit } else { 0 };
         }
         Hits(mask)
     }

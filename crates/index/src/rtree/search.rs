@@ -96,7 +96,10 @@ impl Cursor {
         let mut batch = [(NodeRef::default(), 0); BATCH];
         let count = self.waiting.len().min(BATCH).min(most as usize);
         let from = self.waiting.len() - count;
-        batch[..count].copy_from_slice(&self.waiting[from..]);
+        // One by one: a copy of a few costs more.
+        for (slot, &node) in batch.iter_mut().zip(&self.waiting[from..]) {
+            *slot = node;
+        }
         self.waiting.truncate(from);
         self.nodes += count as u64;
         (batch, count)
@@ -150,7 +153,7 @@ impl Tree {
             Test::of_object(cursor.predicate, &cursor.window),
             Test::of_way(cursor.predicate, &cursor.window),
         );
-        let capacity = self.header().capacity as usize;
+        let usual = self.usual_entries();
         let mut left = if cursor.restarts < WALK_RESTARTS { most_nodes } else { u64::MAX };
         while !cursor.waiting.is_empty() {
             // Several at a time, so that their memory is on its way while
@@ -170,7 +173,7 @@ impl Tree {
                     }
                     for index in way.hits(part, |entry| entry.rect) {
                         let child = NodeRef::from_word(part[index].word);
-                        prefetch_node(owner, child, capacity);
+                        prefetch_node(owner, child, usual);
                         cursor.waiting.push((child, level - 1));
                     }
                 }
@@ -178,6 +181,13 @@ impl Tree {
         }
         cursor.is_finished = true;
         true
+    }
+
+    /// Entries that most nodes have at most: what a search asks for ahead of its use. The rest of a
+    /// node follows by itself, as the processor sees that a row of lines is read.
+    fn usual_entries(&self) -> usize {
+        let entries = (self.objects() + self.nodes()) / self.nodes().max(1);
+        (entries as usize + 2).min(self.header().capacity as usize)
     }
 
     /// Number of objects for which the predicate holds.

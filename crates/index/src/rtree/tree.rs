@@ -1,6 +1,6 @@
 //! The writer's side of a tree: the owner's interface.
 
-use super::change::Change;
+use super::change::{Change, Way};
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
 use super::write_set::{WriteSet, store_header, write_new_node};
@@ -23,6 +23,9 @@ const fn least_percent(kind: TreeKind) -> usize {
         TreeKind::Guttman => 33,
     }
 }
+
+/// Objects of which the memory is fetched at a time, where several are put.
+const AT_A_TIME: usize = 8;
 
 /// Why a tree was not changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
@@ -236,11 +239,23 @@ impl Tree {
         new: u64,
         rect: Rect,
     ) -> Result<bool, TreeError> {
+        self.plan_by(arena, (old, new), rect, None)
+    }
+
+    /// As [`Tree::plan_replace`], of an object that was looked for ahead.
+    fn plan_by<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        (old, new): (u64, u64),
+        rect: Rect,
+        way: Option<&mut Way>,
+    ) -> Result<bool, TreeError> {
         let entry = Entry { rect: rect.checked()?, word: new };
         let before = self.ids.leaf_of(arena.owner, old);
-        self.plan(arena, |change| match before {
-            Some((leaf, index)) => change.move_to(leaf, index, entry),
-            None => change.put(entry),
+        self.plan(arena, |change| match (before, way) {
+            (Some((leaf, index)), _) => change.move_to(leaf, index, entry),
+            (None, Some(way)) => change.put_by(entry, way),
+            (None, None) => change.put(entry),
         })?;
         Ok(before.is_none())
     }
@@ -291,6 +306,47 @@ impl Tree {
         Ok(is_new)
     }
 
+    /// As [`Tree::put`] for each of some objects, in their order. Each is a change of its own, but
+    /// the memory of several is fetched together: with many objects in the tree this is faster.
+    /// Gives the number of new ones.
+    ///
+    /// # Errors
+    ///
+    /// As there: the objects before the one that fails are in the tree.
+    pub fn put_all<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        objects: &[(u64, Rect)],
+    ) -> Result<u64, TreeError> {
+        let mut ways = std::mem::take(&mut self.edit.ways);
+        ways.resize_with(AT_A_TIME, Way::default);
+        let all = objects.chunks(AT_A_TIME).try_fold(0, |new, objects| {
+            self.look_ahead(arena, objects, &mut ways);
+            objects.iter().zip(&mut ways).try_fold(new, |new, (&(id, rect), way)| {
+                let is_new = self.plan_by(arena, (id, id), rect, Some(way))?;
+                self.publish(arena);
+                Ok(new + u64::from(is_new))
+            })
+        });
+        self.edit.ways = ways;
+        all
+    }
+
+    /// Finds the ways of those of some objects that are new. The memory of all of them is on its
+    /// way at once: first of the index of ids, then of the nodes of each level.
+    fn look_ahead<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        objects: &[(u64, Rect)],
+        ways: &mut [Way],
+    ) {
+        for ((id, rect), way) in objects.iter().zip(&mut *ways) {
+            let is_new = self.ids.leaf_of(arena.owner, *id).is_none();
+            way.begin(rect.checked().ok().filter(|_| is_new));
+        }
+        self.change(arena).look_ahead(&mut ways[..objects.len()]);
+    }
+
     /// As [`Tree::plan_remove`], and publishes at once.
     ///
     /// # Errors
@@ -318,6 +374,13 @@ impl Tree {
         self.planned = Some(Planned { header, ids: Some(ids) });
     }
 
+    /// A change that has not begun.
+    fn change<'c, 'a, J: Journal>(&'c mut self, arena: &'c mut Arena<'a, J>) -> Change<'c, 'a, J> {
+        let least = self.least_entries();
+        let Self { pool, edit, header, .. } = self;
+        Change { arena, pool, edit, header: *header, least }
+    }
+
     /// Computes a change on images of the nodes.
     fn plan<J: Journal>(
         &mut self,
@@ -325,14 +388,7 @@ impl Tree {
         make: impl FnOnce(&mut Change<'_, '_, J>) -> Result<(), ArenaFull>,
     ) -> Result<(), TreeError> {
         debug_assert!(self.planned.is_none(), "a plan is published before the next one");
-        let least = self.least_entries();
-        let mut change = Change {
-            arena,
-            pool: &mut self.pool,
-            edit: &mut self.edit,
-            header: self.header,
-            least,
-        };
+        let mut change = self.change(arena);
         if let Err(full) = make(&mut change) {
             self.edit.abandon(arena, &mut self.pool);
             return Err(full.into());

@@ -16,6 +16,7 @@
 //! misses nothing; and a reader that saw an object in its new place never sees the old one
 //! afterwards. If memory is full nothing is published.
 
+use super::change::{Path, Way};
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
 use crate::pool::{self, Arena, Pool, begin_new, finish, set_state, word_of};
@@ -65,6 +66,10 @@ pub(super) struct WriteSet {
     pub changed: Option<Changed>,
     /// Levels, one bit each, in which entries were reinserted already.
     pub reinserted: u64,
+    /// Memory for a way down.
+    pub path: Path,
+    /// Ways of objects that are added together.
+    pub ways: Vec<Way>,
     /// Entries that all images have room for.
     room: usize,
 }
@@ -75,7 +80,10 @@ impl WriteSet {
         let bytes = self.room * ENTRY_BYTES
             + self.images.capacity() * size_of::<Image>()
             + self.at.capacity() * size_of::<NodeRef>()
-            + self.orphans.capacity() * size_of::<(Entry, u8)>();
+            + self.orphans.capacity() * size_of::<(Entry, u8)>()
+            + self.path.capacity() * size_of::<(NodeRef, usize)>()
+            + self.ways.capacity() * size_of::<Way>()
+            + self.ways.iter().map(Way::heap_bytes).sum::<usize>();
         bytes as u64
     }
 
@@ -181,7 +189,7 @@ impl WriteSet {
         for (image, &at) in self.images.iter_mut().zip(&self.at) {
             let old = if image.is_new { &[] } else { entries_in(owner, at) };
             let new = if image.is_freed { &[] } else { &image.entries[..] };
-            image.kept = old.iter().zip(new).take_while(|(old, new)| is_same(old, new)).count();
+            image.kept = kept(old, new);
             image.loses = image.is_freed || loses(old, image, self.changed);
             image.loses &= !image.is_new;
             if image.level == 0 {
@@ -245,6 +253,16 @@ impl WriteSet {
         }
         self.clear();
     }
+}
+
+/// Number of entries, from the first on, that are the same bytes in both.
+fn kept(old: &[Entry], new: &[Entry]) -> usize {
+    /// Entries that are compared at a time: by the machine's widest means.
+    const MANY: usize = 8;
+    let many = old.chunks_exact(MANY).zip(new.chunks_exact(MANY));
+    let kept = MANY * many.take_while(|(old, new)| old.as_bytes() == new.as_bytes()).count();
+    let rest = old[kept..].iter().zip(&new[kept..]);
+    kept + rest.take_while(|(old, new)| is_same(old, new)).count()
 }
 
 /// Whether two entries are the same bytes.
