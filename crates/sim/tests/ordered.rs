@@ -1,11 +1,11 @@
 //! Worlds with ordered trees. The longer form is `make worlds`.
 
-use remora_sim::ordered::{key_name, register_named};
+use remora_sim::ordered::register_named;
 use remora_sim::probes::{Probe, Probes};
 use remora_sim::replicas::MAX_REPLICAS;
 use remora_sim::run::Outcome;
 use remora_sim::shrink::Less;
-use remora_sim::values::{HashName, Register};
+use remora_sim::values::{HashName, Register, key_name};
 use remora_sim::world::World;
 use std::hash::{BuildHasher, RandomState};
 
