@@ -86,7 +86,7 @@ impl OrderedTrees {
         let changed_at = store.last_sequence() + ahead;
         named.tree.publish(&mut arena_at(store, changed_at), planned);
         if named.tree.wants_mending() && self.held.insert(root) {
-            store.held_trees = self.held.len() as u64;
+            store.to_be_mended = self.held.len() as u64;
         }
     }
 
