@@ -133,8 +133,8 @@ pub struct Store<J: Journal = NoJournal> {
     expire_cursor: u64,
     /// Objects in trees that expire: they want ticks.
     pub(crate) due_objects: u64,
-    /// Objects of whose parts others hold addresses, or that are to be mended in quiet times.
-    pub(crate) to_mend: u64,
+    /// Objects with places that are held, or that are to be mended: they want ticks.
+    pub(crate) to_be_mended: u64,
     /// Where links' targets lie.
     links: Links,
     /// Keys that requests wait for.
@@ -209,7 +209,7 @@ impl<J: Journal> Store<J> {
             ticked: TickedSeconds::default(),
             expire_cursor: 0,
             due_objects: 0,
-            to_mend: 0,
+            to_be_mended: 0,
             links: Links::default(),
             watched: WatchedKeys::default(),
             snapshot: None,

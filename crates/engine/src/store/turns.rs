@@ -49,7 +49,7 @@ impl<J: Journal> Store<J> {
             || self.snapshot.is_some()
             || !self.moves.is_empty()
             || self.due_objects > 0
-            || self.to_mend > 0
+            || self.to_be_mended > 0
             || self.slots.over_bytes() > 0
     }
 

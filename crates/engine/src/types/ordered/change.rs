@@ -88,7 +88,7 @@ impl OrderedTrees {
         named.tree.publish(&mut arena_at(store, changed_at), planned);
         self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
         if named.tree.wants_mending() && self.held.insert(root) {
-            store.to_mend = self.held.len() as u64;
+            store.to_be_mended = self.held.len() as u64;
         }
     }
 

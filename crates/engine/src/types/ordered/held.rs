@@ -12,10 +12,11 @@ use remora_protocol::message::Status;
 use remora_protocol::ordered::{OrderedHold, push_inner_node, push_node_info};
 use remora_protocol::{Items, Reply};
 
-/// What one turn may still look at, and has changed.
+/// What one turn may still look at, and whether the next one is to go on: while addresses of a tree
+/// are held, many looks may find nothing, and these wait for a tick.
 struct MendTurn {
     left: usize,
-    changes: usize,
+    goes_on: bool,
 }
 
 /// Bytes of an inner node in a reply.
@@ -55,7 +56,7 @@ impl OrderedTrees {
         });
         self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
         self.held.insert(root);
-        store.to_mend = self.held.len() as u64;
+        store.to_be_mended = self.held.len() as u64;
         let nodes = held.map_err(refusal)?;
         Ok(Reply { value: Some(&self.scratch), ..Reply::number(nodes as i64) })
     }
@@ -95,7 +96,7 @@ impl OrderedTrees {
     /// Ends the epochs whose time has come, and mends some nodes of the trees whose addresses are held
     /// or were. True if there is more to mend.
     pub(super) fn mend_turn<J: Journal>(&mut self, store: &mut Store<J>, now: Now) -> bool {
-        let mut turn = MendTurn { left: MEND_TURN_NODES, changes: 0 };
+        let mut turn = MendTurn { left: MEND_TURN_NODES, goes_on: false };
         // Bounded by the nodes of a turn, and by the trees.
         for _ in 0..self.held.len() {
             let Some(root) = self.held_behind(self.mended).filter(|_| turn.left > 0) else { break };
@@ -104,8 +105,21 @@ impl OrderedTrees {
                 self.held.remove(&root);
             }
         }
-        store.to_mend = self.held.len() as u64;
-        turn.left == 0 && turn.changes > 0
+        store.to_be_mended = self.held.len() as u64;
+        turn.left == 0 && turn.goes_on
+    }
+
+    /// Looks again at nodes for which there was no memory: nothing holds them.
+    pub(super) fn look_again(&mut self) {
+        for root in &self.held {
+            let named = self.by_root.get_mut(root);
+            if let Some(tree) = named.map(|named| &mut named.tree)
+                && tree.held().epochs == 0
+                && tree.deep_nodes() > 0
+            {
+                tree.look_again();
+            }
+        }
     }
 
     /// The tree behind the one that was looked at last.
@@ -129,14 +143,10 @@ impl OrderedTrees {
         let before = tree.heap_bytes();
         tree.lapse(&store.owner, now.unix_ms);
         let is_held = tree.held().epochs > 0;
-        if !is_held && tree.deep_nodes() > 0 && !tree.wants_mending() {
-            // There was no memory for it.
-            tree.look_again();
-        }
         while turn.left > 0 && tree.wants_mending() {
             turn.left -= 1;
             let mended = tree.mend_some(&mut logged_arena(store));
-            turn.changes += usize::from(mended == Ok(true));
+            turn.goes_on |= mended == Ok(true) || !is_held;
         }
         self.heap_bytes = self.heap_bytes + tree.heap_bytes() - before;
         is_held || tree.wants_mending() || tree.deep_nodes() > 0

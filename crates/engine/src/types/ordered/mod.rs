@@ -106,6 +106,10 @@ impl<J: Journal> Type<J> for OrderedTrees {
         self.release_some(store, root)
     }
 
+    fn tick(&mut self, _store: &mut Store<J>) {
+        self.look_again();
+    }
+
     fn sweep(&mut self, store: &mut Store<J>, now: Now) -> bool {
         !self.held.is_empty() && self.mend_turn(store, now)
     }
