@@ -78,28 +78,46 @@ fn object((id, rect): &(u64, Rect)) -> Object {
 /// A participant: its name, and how it searches.
 type Contestant<'a> = (String, Box<dyn Fn(&[Rect]) -> Found + 'a>);
 
-/// rstar with nodes of this size: inserted one by one, and loaded at once. Gives the
-/// median time of an insert.
+/// rstar with nodes of this size: as it was inserted, and loaded at once.
 fn add_rstar<const MOST: usize>(
+    inserted: RStar<MOST>,
     all: &[(u64, Rect)],
-    rounds: usize,
     contestants: &mut Vec<Contestant<'_>>,
-) -> f64 {
-    let mut inserted = RStar::<MOST>::new_with_params();
-    let mut times = Vec::new();
-    for part in all.chunks(all.len().div_ceil(rounds)) {
-        let insert = || part.iter().for_each(|each| inserted.insert(object(each)));
-        times.push(nanos(part.len(), insert).0);
-    }
+) {
     let (time, loaded) =
         nanos(1, || RStar::<MOST>::bulk_load_with_params(all.iter().map(object).collect()));
-    let insert = median(times);
-    println!("rstar {MOST}: insert {insert:.0} ns, load {:.2} s", time / 1e9);
+    println!("load, s: rstar {MOST} {:.2}", time / 1e9);
     let named = |how: &str| format!("rstar {MOST}, {how}");
     contestants
         .push((named("inserted"), Box::new(move |windows| search_rstar(&inserted, windows))));
     contestants.push((named("loaded"), Box::new(move |windows| search_rstar(&loaded, windows))));
-    insert
+}
+
+/// Parts of the objects, for each round: all insert one part, then the next.
+const PARTS_A_ROUND: usize = 4;
+
+/// A participant: its name, and how it inserts.
+type Inserter<'a> = (&'a str, Box<dyn FnMut(&[(u64, Rect)]) + 'a>);
+
+/// All insert the same objects by turns; prints the median time of each.
+fn insert(all: &[(u64, Rect)], rounds: usize, inserters: &mut [Inserter<'_>]) {
+    let mut times = vec![Vec::new(); inserters.len()];
+    for part in all.chunks(all.len().div_ceil(rounds * PARTS_A_ROUND)) {
+        for ((_, insert), times) in inserters.iter_mut().zip(&mut times) {
+            times.push(nanos(part.len(), || insert(part)).0);
+        }
+    }
+    let times: Vec<(&str, f64)> =
+        inserters.iter().zip(times).map(|((name, _), times)| (*name, median(times))).collect();
+    times.iter().for_each(|(name, time)| println!("insert, ns: {name} {time:.0}"));
+    for ours in ["ours", "by"] {
+        let ratio = best(&times, &["rstar"], "") / best(&times, &[ours], "");
+        println!("insert, rstar / {ours}: {ratio:.2}");
+    }
+}
+
+fn insert_rstar<const MOST: usize>(tree: &mut RStar<MOST>, part: &[(u64, Rect)]) {
+    part.iter().for_each(|each| tree.insert(object(each)));
 }
 
 /// The best time of those whose names begin and end so.
@@ -116,21 +134,24 @@ pub fn compare(count: usize, rounds: usize, capacity: usize) {
     println!("{count} objects, {rounds} rounds, capacity {capacity}");
     let mut ours = Ours::new(TreeKind::RStar, capacity, count);
     let mut loaded = Ours::new(TreeKind::RStar, capacity, count);
-    let mut contestants: Vec<Contestant<'_>> = Vec::new();
-    let by_rstar = [
-        add_rstar::<{ SIZES[0] }>(&all, rounds, &mut contestants),
-        add_rstar::<{ SIZES[1] }>(&all, rounds, &mut contestants),
-        add_rstar::<{ SIZES[2] }>(&all, rounds, &mut contestants),
-    ];
-    let by_rstar = by_rstar.into_iter().fold(f64::MAX, f64::min);
-    let parts = all.chunks(count.div_ceil(rounds));
-    let by_ours = median(parts.map(|part| nanos(part.len(), || ours.insert(part)).0).collect());
-    println!("insert: rstar {by_rstar:.0} ns, ours {by_ours:.0} ns: {:.2}", by_rstar / by_ours);
     let mut other = Ours::new(TreeKind::RStar, capacity, count);
-    let parts = all.chunks(count.div_ceil(rounds));
-    let insert = |part: &[(u64, Rect)]| nanos(part.len(), || other.insert_by(part, BATCH)).0;
-    let by_ours = median(parts.map(insert).collect());
-    println!("insert: ours by {BATCH} {by_ours:.0} ns: {:.2}", by_rstar / by_ours);
+    let mut small = RStar::<{ SIZES[0] }>::new_with_params();
+    let mut middle = RStar::<{ SIZES[1] }>::new_with_params();
+    let mut large = RStar::<{ SIZES[2] }>::new_with_params();
+    let mut inserters: [Inserter<'_>; 5] = [
+        ("rstar, small", Box::new(|part| insert_rstar(&mut small, part))),
+        ("rstar, middle", Box::new(|part| insert_rstar(&mut middle, part))),
+        ("rstar, large", Box::new(|part| insert_rstar(&mut large, part))),
+        ("ours", Box::new(|part| ours.insert(part))),
+        ("by batches of ours", Box::new(|part| other.insert_by(part, BATCH))),
+    ];
+    insert(&all, rounds, &mut inserters);
+    drop(inserters);
+    drop(other);
+    let mut contestants: Vec<Contestant<'_>> = Vec::new();
+    add_rstar(small, &all, &mut contestants);
+    add_rstar(middle, &all, &mut contestants);
+    add_rstar(large, &all, &mut contestants);
 
     let copy = all.clone();
     println!("load, s: ours {:.2}", nanos(1, || loaded.load(copy)).0 / 1e9);
