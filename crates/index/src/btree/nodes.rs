@@ -22,12 +22,16 @@ pub struct Hold {
 }
 
 impl Tree {
-    /// Counts a lookup of a key. One of some counts for all of them.
+    /// Counts a lookup of a key. One of some counts for all of them; that one gives the bytes that the
+    /// tree takes on the heap before and after.
     #[inline]
-    pub fn note_lookup<J: Journal>(&mut self, owner: &Owner<J>, key: &[u8]) {
-        if self.accesses.is_sample() {
-            self.sample(owner, key);
+    pub fn note_lookup<J: Journal>(&mut self, owner: &Owner<J>, key: &[u8]) -> Option<(u64, u64)> {
+        if !self.accesses.is_sample() {
+            return None;
         }
+        let before = self.heap_bytes();
+        self.sample(owner, key);
+        Some((before, self.heap_bytes()))
     }
 
     #[cold]

@@ -127,7 +127,9 @@ impl OrderedTrees {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let mut integer = [0; INTEGER_BYTES];
         let key = native(named.keys_are(), text, &mut integer)?;
-        named.tree.note_lookup(&store.owner, key);
+        if let Some((before, after)) = named.tree.note_lookup(&store.owner, key) {
+            self.heap_bytes = self.heap_bytes + after - before;
+        }
         let field = field_of(named.tree.get(&store.owner, key).ok_or(Status::NotFound)?);
         Ok(Reply { value: Some(field.value), ..Reply::number(field.is_link.into()) })
     }
