@@ -4,6 +4,7 @@
 
 use super::geometry::{least_growth, mbr};
 use super::owned_node::prefetch_node;
+use super::way::{Path, Way};
 use super::write_set::{Changed, WriteSet};
 use super::{guttman, rstar};
 use crate::pool::{Arena, Pool};
@@ -11,31 +12,6 @@ use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeKind};
-
-/// A node on the way down, and the index of the entry that was taken.
-pub(super) type Path = Vec<(NodeRef, usize)>;
-
-/// Where an object would go, found before its change begins.
-#[derive(Default)]
-pub(super) struct Way {
-    /// The object's rectangle; `None` if no way is looked for.
-    rect: Option<Rect>,
-    path: Path,
-    /// The node at its end.
-    end: NodeRef,
-}
-
-impl Way {
-    /// Begins a way for an object with this rectangle, or none.
-    pub fn begin(&mut self, rect: Option<Rect>) {
-        self.rect = rect;
-    }
-
-    /// Bytes of the heap that it takes.
-    pub fn heap_bytes(&self) -> usize {
-        self.path.capacity() * size_of::<(NodeRef, usize)>()
-    }
-}
 
 /// A change in progress, and its context.
 pub(super) struct Change<'c, 'a, J: Journal> {

@@ -5,8 +5,9 @@
 //! Each node carries its largest Hilbert value (LHV). The paper's sequence number (LSN) serves its
 //! many writers; here there is one writer, and readers use versions and `left_at`.
 
-use super::change::{Change, Path};
+use super::change::Change;
 use super::geometry::mbr;
+use super::way::Path;
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;

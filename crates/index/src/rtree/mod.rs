@@ -23,6 +23,7 @@ mod search;
 mod sort;
 mod tree;
 mod walk;
+mod way;
 mod write_set;
 
 pub use crate::pool::Arena;

@@ -1,8 +1,9 @@
 //! The writer's side of a tree: the owner's interface.
 
-use super::change::{Change, Way};
+use super::change::Change;
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
+use super::way::Way;
 use super::write_set::{WriteSet, store_header, write_new_node};
 use crate::pool::{Arena, Pool, set_dead, set_state};
 use crate::slot_table::HashSweep;

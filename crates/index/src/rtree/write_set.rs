@@ -16,9 +16,9 @@
 //! misses nothing; and a reader that saw an object in its new place never sees the old one
 //! afterwards. If memory is full nothing is published.
 
-use super::change::{Path, Way};
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
+use super::way::{Path, Way};
 use crate::pool::{self, Arena, Pool, begin_new, finish, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
