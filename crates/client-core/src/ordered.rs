@@ -8,6 +8,8 @@
 //! * only the owner can say that there is no tree. That a key is not in a tree READs can say: a leaf
 //!   has all keys between its fences.
 
+mod session;
+
 use crate::asker::Answer;
 use crate::choose::{Class, Route};
 use crate::core::Core;
@@ -17,27 +19,25 @@ use crate::error::Error;
 use crate::path::{Path, ServedBy};
 use crate::read::{doubt, find_record};
 use crate::router::Timing;
-use crate::session::Session;
 use remora_fabric::Link;
 use remora_index::btree::{Direction, Get, Range, Scan};
 use remora_layout::btree::{
-    INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, LevelInfo, ORDERED_INFO_WORDS, ORDERED_ROOT_BYTES,
-    OrderedHeader, OrderedInfo, Value, ValueKind, verify_ordered_root,
+    INTEGER_BYTES, KeyForm, ORDERED_ROOT_BYTES, OrderedHeader, Value, ValueKind,
+    verify_ordered_root,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{READ_RETRIES, SLOT_UNIT_BYTES, WORD_BYTES};
+use remora_layout::limits::{READ_RETRIES, SLOT_UNIT_BYTES};
 use remora_layout::node::{Home, NodeRef, NotANode};
 use remora_layout::packed::Field;
 use remora_layout::record::{Mutable, RECORD_HEADER_BYTES, state_offset};
 use remora_layout::tree::RootPlace;
 use remora_protocol::message::Status;
-use remora_protocol::ordered::{OrderedCommand, OrderedRange, OrderedSettings};
+use remora_protocol::ordered::{OrderedCommand, OrderedRange};
 use remora_protocol::{Command, Items};
 use remora_walk::remote::{NodeCache, Reads, Tally, Wide};
 use remora_walk::{End, Walk};
 use std::ops::Bound;
-use zerocopy::FromBytes;
 
 /// Bytes of inner nodes that a view keeps, the top levels first.
 const CACHE_BYTES: usize = 1 << 20;
@@ -580,123 +580,4 @@ fn entries_of(list: &[u8]) -> OrderedEntries {
         (key.value.to_vec(), OrderedValue { value: of.value.to_vec(), is_link: of.is_link })
     };
     pairs.map(owned).collect()
-}
-
-impl Session {
-    /// A view of the ordered tree that a key holds, or will hold. Nothing is asked.
-    ///
-    /// # Errors
-    /// The key is too long.
-    pub fn open_ordered(&self, key: &[u8]) -> Result<OpenOrdered, Error> {
-        OpenOrdered::new(&self.core.directory, key)
-    }
-
-    /// Makes an empty ordered tree. False if there is one.
-    ///
-    /// # Errors
-    /// See [`Error`]. Settings beyond the limits are refused.
-    pub fn ordered_create(
-        &mut self,
-        open: &OpenOrdered,
-        settings: OrderedSettings,
-    ) -> Result<bool, Error> {
-        let command = OrderedCommand::Create(settings);
-        Ok(open.ask(&mut self.core, &command)?.status == Status::Ok)
-    }
-
-    /// Gives a key of a tree a value, or a link; true if the key is new.
-    pub fn ordered_set(
-        &mut self,
-        open: &OpenOrdered,
-        key: &[u8],
-        (value, is_link): (&[u8], bool),
-    ) -> Result<bool, Error> {
-        let command = OrderedCommand::Set { key, value: Field { value, is_link } };
-        Ok(open.ask(&mut self.core, &command)?.number == 1)
-    }
-
-    /// Removes a key of a tree; true if it was there.
-    pub fn ordered_remove(&mut self, open: &OpenOrdered, key: &[u8]) -> Result<bool, Error> {
-        Ok(open.ask(&mut self.core, &OrderedCommand::Delete { key })?.number == 1)
-    }
-
-    /// The value of a key of a tree.
-    pub fn ordered_get(
-        &mut self,
-        open: &mut OpenOrdered,
-        key: &[u8],
-        path: Path,
-    ) -> Result<OrderedGot, Error> {
-        open.get(&mut self.core, key, path)
-    }
-
-    /// The entries of a range, in order or against it, so many at most. By READs each leaf is of one
-    /// moment, and different leaves may be of different ones.
-    pub fn ordered_range(
-        &mut self,
-        open: &mut OpenOrdered,
-        range: OrderedRange<'_>,
-        of: (bool, u64),
-        path: Path,
-    ) -> Result<OrderedFound, Error> {
-        open.range(&mut self.core, range, of, path)
-    }
-
-    /// How many keys a range has.
-    pub fn ordered_count(
-        &mut self,
-        open: &OpenOrdered,
-        range: OrderedRange<'_>,
-    ) -> Result<u64, Error> {
-        self.core.begin()?;
-        Ok(open.ask(&mut self.core, &OrderedCommand::Count { range })?.number as u64)
-    }
-
-    /// How many keys stand before this one; `None` if it is not there.
-    pub fn ordered_rank(&mut self, open: &OpenOrdered, key: &[u8]) -> Result<Option<u64>, Error> {
-        self.core.begin()?;
-        let answer = open.ask(&mut self.core, &OrderedCommand::Rank { key })?;
-        Ok((answer.status == Status::Ok).then_some(answer.number as u64))
-    }
-
-    /// The key with so many before it, and its value; below 0 from the end.
-    pub fn ordered_select(
-        &mut self,
-        open: &OpenOrdered,
-        rank: i64,
-    ) -> Result<Option<(Vec<u8>, OrderedValue)>, Error> {
-        self.core.begin()?;
-        let core = &mut self.core;
-        let answer = open.ask(core, &OrderedCommand::Select { rank })?;
-        let range = answer.value.filter(|_| answer.status == Status::Ok);
-        Ok(range.and_then(|range| entries_of(core.in_reply(range)).pop()))
-    }
-
-    /// What a tree is; `None` if there is none.
-    pub fn ordered_info(&mut self, open: &OpenOrdered) -> Result<Option<OrderedInfo>, Error> {
-        self.core.begin()?;
-        let core = &mut self.core;
-        let answer = open.ask(core, &OrderedCommand::Info)?;
-        let Some(range) = answer.value.filter(|_| answer.status == Status::Ok) else {
-            return Ok(None);
-        };
-        let words = <[u64; ORDERED_INFO_WORDS]>::read_from_bytes(core.in_reply(range));
-        match words.ok().and_then(|words| OrderedInfo::from_words(&words)) {
-            Some(info) => Ok(Some(info)),
-            None => Err(core.asker.endpoint.end(Error::Protocol("a tree that cannot be"))),
-        }
-    }
-
-    /// The levels of a tree, from the root down; none if there is no tree.
-    pub fn ordered_levels(&mut self, open: &OpenOrdered) -> Result<Vec<LevelInfo>, Error> {
-        self.core.begin()?;
-        let core = &mut self.core;
-        let answer = open.ask(core, &OrderedCommand::Levels)?;
-        let Some(range) = answer.value.filter(|_| answer.status == Status::Ok) else {
-            return Ok(Vec::new());
-        };
-        let levels = core.in_reply(range).chunks_exact(LEVEL_INFO_WORDS * WORD_BYTES);
-        let words = levels.map(<[u64; LEVEL_INFO_WORDS]>::read_from_bytes);
-        Ok(words.flatten().map(|words| LevelInfo::from_words(&words)).collect())
-    }
 }
