@@ -11,6 +11,7 @@ mod swarm;
 mod trouble;
 
 pub use swarm::DiskSwarm;
+use swarm::SLOWEST_NS;
 
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
@@ -25,9 +26,6 @@ use std::io;
 use trouble::Trouble;
 
 const MS: u64 = 1_000_000;
-/// Longest sync of a disk that has no fault, ns: what is written behind the end of a segment waits for
-/// two of them, and clients wait 5 s.
-const SLOWEST_NS: u64 = 2_000 * MS;
 /// Which data these are.
 pub const IDENTITY: Identity = Identity { cluster: 0x1e55, secret: 0x5ec3e7 };
 

@@ -1,6 +1,5 @@
 //! A seed's choice of disks.
 
-use super::SLOWEST_NS;
 use remora_fabric::sim::Random;
 use remora_storage::Promise;
 use std::ops::RangeInclusive;
@@ -12,6 +11,10 @@ const SALT: u64 = 0x6469_736b_5f6f_6666;
 const KIND_SALT: u64 = 0x6469_736b_5f6b_696e;
 /// Longest values of worlds with disks.
 const MOST_VALUE_BYTES: u64 = 2_000;
+
+/// Longest sync of a disk that has no fault, ns: what is written behind the end of a segment waits for
+/// two of them, and clients wait 5 s.
+pub(super) const SLOWEST_NS: u64 = 2_000 * MS;
 
 /// The disk of a server, and what is written to it.
 #[derive(Clone, Debug)]
