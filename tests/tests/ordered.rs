@@ -325,6 +325,32 @@ fn a_range_is_read_several_leaves_at_a_time() {
     assert!(open.events().ranges >= 160);
 }
 
+/// Adds keys between those that stay, and removes them, by turns; for some turns addresses of the
+/// upper nodes are held, and then the depth is mended. Gives the deep nodes that were seen.
+fn change_and_hold(writer: &mut Session, tree: &OpenOrdered) -> u64 {
+    let mut deep = 0;
+    for round in 0..40u64 {
+        let hold = OrderedHold { epoch: 1 + round, ..HOLD };
+        match round % 8 {
+            2 => assert!(!writer.ordered_hold(tree, hold).unwrap().unwrap().is_empty()),
+            5 => assert!(writer.ordered_release(tree, hold.epoch - 3).unwrap()),
+            _ => {}
+        }
+        let levels = writer.ordered_levels(tree).unwrap();
+        deep += levels.iter().map(|level| level.deep).sum::<u64>();
+        for number in 0..STAYS {
+            for between in 1..6 {
+                let text = (number * BETWEEN + between).to_string();
+                match round % 2 {
+                    0 => writer.ordered_set(tree, text.as_bytes(), (b"x", false)).unwrap(),
+                    _ => writer.ordered_remove(tree, text.as_bytes()).unwrap(),
+                };
+            }
+        }
+    }
+    deep
+}
+
 /// A writer adds and removes keys between those that stay, so that nodes are divided, joined and
 /// freed: a reader always finds the keys that stay, and never one that was not set.
 #[test]
@@ -369,27 +395,7 @@ fn readers_beside_a_writer_find_each_key_that_stays() {
                 })
             })
             .collect();
-        let mut deep = 0;
-        for round in 0..40u64 {
-            // For some rounds addresses of the upper nodes are held; then the depth is mended.
-            let hold = OrderedHold { epoch: 1 + round, ..HOLD };
-            match round % 8 {
-                2 => assert!(!writer.ordered_hold(&tree, hold).unwrap().unwrap().is_empty()),
-                5 => assert!(writer.ordered_release(&tree, hold.epoch - 3).unwrap()),
-                _ => {}
-            }
-            let levels = writer.ordered_levels(&tree).unwrap();
-            deep += levels.iter().map(|level| level.deep).sum::<u64>();
-            for number in 0..STAYS {
-                for between in 1..6 {
-                    let text = (number * BETWEEN + between).to_string();
-                    match round % 2 {
-                        0 => writer.ordered_set(&tree, text.as_bytes(), (b"x", false)).unwrap(),
-                        _ => writer.ordered_remove(&tree, text.as_bytes()).unwrap(),
-                    };
-                }
-            }
-        }
+        let deep = change_and_hold(&mut writer, &tree);
         assert!(deep > 0, "no held node was divided");
         over.store(true, Ordering::Relaxed);
         for reader in readers {
