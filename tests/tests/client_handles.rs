@@ -420,3 +420,44 @@ fn ordered_trees_keep_what_the_session_visits_most() {
     let of = trees.map(|name| get(name, 1).0);
     assert!(of[1].1 > of[0].1, "{of:?}");
 }
+
+/// Iterators give what a range gives, however many entries they fetch at a time.
+#[test]
+fn entries_of_ordered_trees_come_one_after_the_other() {
+    let server = server();
+    let mut session = session(&server);
+    for form in [KeyForm::Integers, KeyForm::Bytes] {
+        let settings = OrderedSettings { fan_out: 8, ..OrderedSettings::of(form) };
+        let name = format!("{form:?}");
+        let mut tree = session.ordered(name.as_bytes()).expect("a short name");
+        assert!(tree.create(settings).expect("room"));
+        for key in 1_000..1_777u32 {
+            tree.set(key.to_string().as_bytes(), b"v").expect("room");
+        }
+        for path in PATHS {
+            let mut all = |from: u32, to: u32, is_reverse: bool| -> Vec<u32> {
+                let (from, to) = (from.to_string(), to.to_string());
+                let range = from.as_bytes()..to.as_bytes();
+                let tree = session.ordered(name.as_bytes()).expect("a short name").by(path);
+                let entries = match is_reverse {
+                    false => tree.entries(range),
+                    true => tree.reverse_entries(range),
+                };
+                let keys = entries.map(|entry| String::from_utf8(entry.expect("an answer").0));
+                keys.map(|key| key.expect("digits").parse().expect("a number")).collect()
+            };
+            for (from, to) in
+                [(1_000, 1_777), (1_100, 1_356), (1_100, 1_357), (1_776, 9_999), (1_500, 1_500)]
+            {
+                let expected: Vec<u32> = (from.max(1_000)..to.min(1_777)).collect();
+                assert_eq!(all(from, to, false), expected, "{form:?} {path:?}");
+                let reverse: Vec<u32> = expected.into_iter().rev().collect();
+                assert_eq!(all(from, to, true), reverse, "{form:?} {path:?}");
+            }
+        }
+    }
+    session.set(b"other", b"v").expect("room");
+    let mut entries = session.ordered(b"other").expect("a short name").entries(..);
+    assert!(entries.next().expect("an error").is_err());
+    assert!(entries.next().is_none(), "after an error there are no more");
+}

@@ -152,7 +152,7 @@ pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;
 pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
-pub use ordered::OrderedKey;
+pub use ordered::{OrderedEntriesOf, OrderedKey};
 pub use remora_client_core::{
     AllMembers, CachePolicy, Chased, ChildInfo, Counts, DataBufferCounts, Each, EachChased,
     Explanation, FatRootLimits, FieldValue, Got, HashContent, HashFields, InnerNode, KeyForm,

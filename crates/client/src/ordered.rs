@@ -10,6 +10,9 @@ use std::ops::{Bound, RangeBounds};
 /// Most ordered trees whose places a session keeps.
 const MOST_VIEWS: usize = 1 << 10;
 
+/// Entries that an iterator fetches at a time.
+const ENTRIES_AT_A_TIME: u64 = 256;
+
 /// A handle for a key that holds an ordered tree: [`Session::ordered`]. It asks for changes, and fetches
 /// keys and ranges by either route: by READs from the root to the leaf, with the upper
 /// nodes kept.
@@ -74,7 +77,7 @@ fn range<'k>(keys: &impl RangeBounds<&'k [u8]>) -> OrderedRange<'k> {
     OrderedRange { from: bound(keys.start_bound()), to: bound(keys.end_bound()) }
 }
 
-impl OrderedKey<'_> {
+impl<'s> OrderedKey<'s> {
     /// Looks keys up by this path.
     ///
     /// ```no_run
@@ -245,6 +248,34 @@ impl OrderedKey<'_> {
         Ok(self.core.ordered_range(self.view, range(&keys), (true, limit), self.path)?)
     }
 
+    /// The entries of a range one after the other, in order. Some hundreds are fetched at a time, each
+    /// time behind the last key that came; so a key that is there all the time comes once.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// for entry in session.ordered(b"orders by day")?.entries(&b"2026-11-27"[..]..) {
+    ///     let (key, value) = entry?;
+    ///     println!("{}: {:?}", key.escape_ascii(), value);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn entries<'k>(self, keys: impl RangeBounds<&'k [u8]>) -> OrderedEntriesOf<'s> {
+        OrderedEntriesOf::new(self, &keys, false)
+    }
+
+    /// The same, from the greatest key down.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let newest = session.ordered(b"orders by day")?.reverse_entries(..).next();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reverse_entries<'k>(self, keys: impl RangeBounds<&'k [u8]>) -> OrderedEntriesOf<'s> {
+        OrderedEntriesOf::new(self, &keys, true)
+    }
+
     /// How many keys a range has.
     ///
     /// # Errors
@@ -394,5 +425,56 @@ impl OrderedKey<'_> {
     /// ```
     pub fn events(&self) -> core::OrderedEvents {
         self.view.events()
+    }
+}
+
+/// The entries of a range of an ordered tree, one after the other: [`OrderedKey::entries`]. After an
+/// error there are no more.
+pub struct OrderedEntriesOf<'s> {
+    key: OrderedKey<'s>,
+    /// What has not been fetched yet.
+    left: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    is_reverse: bool,
+    fetched: std::vec::IntoIter<(Vec<u8>, OrderedValue)>,
+    is_over: bool,
+}
+
+impl<'s> OrderedEntriesOf<'s> {
+    fn new<'k>(key: OrderedKey<'s>, keys: &impl RangeBounds<&'k [u8]>, is_reverse: bool) -> Self {
+        let owned = |of: Bound<&&'k [u8]>| of.map(|key| key.to_vec());
+        let left = (owned(keys.start_bound()), owned(keys.end_bound()));
+        Self { key, left, is_reverse, fetched: Vec::new().into_iter(), is_over: false }
+    }
+
+    /// Fetches some more, and notes where they end.
+    fn fetch(&mut self) -> Result<(), Error> {
+        let (from, to) = (self.left.0.as_ref(), self.left.1.as_ref());
+        let range = (from.map(|key| &key[..]), to.map(|key| &key[..]));
+        let found = match self.is_reverse {
+            false => self.key.range(range, ENTRIES_AT_A_TIME),
+            true => self.key.reverse_range(range, ENTRIES_AT_A_TIME),
+        };
+        let entries = found.inspect_err(|_| self.is_over = true)?.entries;
+        self.is_over = (entries.len() as u64) < ENTRIES_AT_A_TIME;
+        if let Some((last, _)) = entries.last() {
+            let end = if self.is_reverse { &mut self.left.1 } else { &mut self.left.0 };
+            *end = Bound::Excluded(last.clone());
+        }
+        self.fetched = entries.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for OrderedEntriesOf<'_> {
+    type Item = Result<(Vec<u8>, OrderedValue), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.fetched.len() == 0
+            && !self.is_over
+            && let Err(error) = self.fetch()
+        {
+            return Some(Err(error));
+        }
+        self.fetched.next().map(Ok)
     }
 }
