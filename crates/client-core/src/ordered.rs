@@ -4,11 +4,13 @@
 //! * what READs found counts only if the read lease still held when the last one had completed;
 //! * it counts only if the tree's root record, read behind the last node, is live, of the known
 //!   generation, and has not expired. So all leaves were the tree's own;
+//! * a value that lies in a record counts if its leaf does, and as `long` says;
 //! * a cached node is a hint: each leaf says for which keys it speaks (`ordered_cache`);
 //! * only the owner can say that there is no tree. That a key is not in a tree READs can say: a leaf
 //!   has all keys between its fences.
 
 mod held;
+mod long;
 
 #[cfg(doc)]
 use crate::SharedCache;
@@ -23,6 +25,7 @@ use crate::path::{Path, ServedBy};
 use crate::read::{doubt, find_record};
 use crate::router::Timing;
 use crate::session::Session;
+use long::Resolved;
 use remora_fabric::Link;
 use remora_index::btree::{Direction, Get, Range, Scan};
 use remora_layout::btree::{
@@ -115,6 +118,8 @@ pub struct OrderedEvents {
     pub gone: u64,
     /// The tree may have expired.
     pub expired: u64,
+    /// A value's record had gone: its key had another value, or none, by then.
+    pub long_gone: u64,
 }
 
 /// Where a tree lies.
@@ -363,8 +368,14 @@ impl OpenOrdered {
             let walk = Get::begin(key, home, known.place.at, known.header, region_bytes);
             match self.walk(core, (known, walk), 2, cost)? {
                 Walked::Found((walk, is_there)) => {
-                    let value = is_there.then(|| OrderedValue::of(walk.value()));
-                    return Ok(Some((value, walk.believed())));
+                    let (tree, value) = (known.place.at, is_there.then(|| walk.value()));
+                    match self.resolve(core, tree, value.into_iter(), cost)? {
+                        Resolved::Values(mut values) => {
+                            return Ok(Some((values.pop(), walk.believed())));
+                        }
+                        Resolved::Changed => self.events.long_gone += 1,
+                        Resolved::Ask => break,
+                    }
                 }
                 Walked::Ask => break,
                 Walked::Gone => self.forget(cost),
@@ -398,9 +409,15 @@ impl OpenOrdered {
             let walk = Scan::begin(range, parallel, home, at, known.header, region_bytes);
             match self.walk(core, (known, walk), parallel.max(2), cost)? {
                 Walked::Found((walk, ())) => {
-                    let entries = walk.entries();
-                    let owned = entries.map(|(key, of)| (keys.text(key), OrderedValue::of(of)));
-                    return Ok(Some((owned.collect(), walk.believed())));
+                    let in_leaves = walk.entries().map(|(_, value)| value);
+                    match self.resolve(core, at, in_leaves, cost)? {
+                        Resolved::Values(values) => {
+                            let texts = walk.entries().map(|(key, _)| keys.text(key));
+                            return Ok(Some((texts.zip(values).collect(), walk.believed())));
+                        }
+                        Resolved::Changed => self.events.long_gone += 1,
+                        Resolved::Ask => break,
+                    }
                 }
                 Walked::Ask => break,
                 Walked::Gone => self.forget(cost),
