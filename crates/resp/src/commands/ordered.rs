@@ -115,8 +115,8 @@ const BTREE_CREATE: CommandSpec = CommandSpec {
     complexity: "O(1)",
     notes: "BYTES, the default: keys are byte strings of up to KEYBYTES, in the order of their bytes. INTEGERS: \
 keys are integers from 0 to 18446744073709551615, in decimal. Keys and values lie in the tree's nodes: a node has \
-FANOUT entries, 4 to 256 (32); a key up to KEYBYTES, 1 to 1024 (1024); a value up to VALUEBYTES, 0 to 1024 (256). \
-A client reads whole nodes, so smaller limits make it read less. A tree lies in one shard. It stays when its last \
+FANOUT entries, 4 to 256 (32); a key up to KEYBYTES, 1 to 1024 (1024); a value up to VALUEBYTES, 0 to 1024 (256); \
+longer ones, up to 65536 bytes, lie in records of their own. A client reads whole nodes, so smaller limits make it read less. A tree lies in one shard. It stays when its last \
 key goes: DEL removes it.",
     arguments: &[
         KEY,
