@@ -12,7 +12,7 @@ use remora_tests::{
     while_read_lease_lapses,
 };
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn call(resp: &mut Resp, words: &[&[u8]]) -> Value {
     resp.try_call(words).expect("it replies")
@@ -105,13 +105,23 @@ fn random_calls_are_answered_as_redis_answers_about_sorted_sets() {
     }
     let redis = RedisServer::start();
     let mut theirs = redis.connect();
-    for (seed, fan_out) in ["4", "16", "64"].iter().enumerate() {
+    // Longer values lie in records.
+    for (seed, (fan_out, value_bytes)) in
+        [("4", "0"), ("16", "20"), ("64", "1024")].iter().enumerate()
+    {
         let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
         let (mut ours, mut random) = (server.resp(), Random::new(seed as u64));
         theirs.call(&[b"FLUSHALL"]).expect("it replies");
         let created = call(
             &mut ours,
-            &[b"BTREE.CREATE", b"t", b"FANOUT", fan_out.as_bytes(), b"VALUEBYTES", b"1024"],
+            &[
+                b"BTREE.CREATE",
+                b"t",
+                b"FANOUT",
+                fan_out.as_bytes(),
+                b"VALUEBYTES",
+                value_bytes.as_bytes(),
+            ],
         );
         assert_eq!(created, Value::ok());
         for step in 0..6_000 {
@@ -175,7 +185,6 @@ fn bad_requests_say_what_to_do_and_change_nothing() {
         ("BTREE.SET n x 1", "integers from 0 to 18446744073709551615"),
         ("BTREE.SET n -1 1", "integers from 0"),
         ("BTREE.SET n 18446744073709551616 1", "integers from 0"),
-        ("BTREE.SET n 1 longer_than_8", "longer than this tree allows"),
         ("BTREE.SET n 1 2 3", "syntax"),
         ("BTREE.GET n x", "integers from 0"),
         ("BTREE.RANGE n x +", "integers from 0"),
@@ -198,6 +207,7 @@ fn bad_requests_say_what_to_do_and_change_nothing() {
     }
     let long = vec![b'k'; 1_025];
     assert!(call(&mut resp, &[b"BTREE.SET", b"b", &long, b"v"]).is_error());
+    assert!(call(&mut resp, &[b"BTREE.SET", b"n", b"1", &vec![b'v'; (64 << 10) + 1]]).is_error());
     assert_eq!(resp.call("EXISTS b m"), Value::Integer(0), "nothing was made");
     assert_eq!(resp.call("BTREE.COUNT n - +"), Value::Integer(1));
     assert_eq!(resp.call("BTREE.RANGE n + -"), Value::Array(Vec::new()));
@@ -409,4 +419,129 @@ fn readers_beside_a_writer_find_each_key_that_stays() {
         let found = writer.ordered_range(&mut tree, OrderedRange::ALL, all, path).unwrap();
         assert_eq!(found.entries.len() as u64, STAYS);
     }
+}
+
+const CHANGED: usize = 40;
+
+/// The value that stands for a number: some lie in leaves, others in records.
+fn value_of(number: u64) -> Vec<u8> {
+    let bytes = [10, 256, 257, 1_000, 20_000][number as usize % 5];
+    let mut value = vec![number as u8; bytes];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    value
+}
+
+fn number_of(value: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(*value.first_chunk().expect("a whole value"));
+    assert_eq!(value, value_of(number), "a value that never was");
+    number
+}
+
+/// Values up to the longest one come and go, asked for and read. One that lies in a record takes one
+/// more round trip.
+#[test]
+fn a_value_too_long_for_a_leaf_is_read_from_its_record() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut session = server.session_with(&options());
+    let mut open = session.open_ordered(b"t").unwrap();
+    let settings = OrderedSettings { value_bytes: 8, ..OrderedSettings::of(KeyForm::Integers) };
+    assert!(session.ordered_create(&open, settings).unwrap());
+    for number in 0..1_000u64 {
+        let value = vec![number as u8; number as usize % 17];
+        let of = (&value[..], number.is_multiple_of(3));
+        session.ordered_set(&open, number.to_string().as_bytes(), of).unwrap();
+    }
+    let info = session.ordered_info(&open).unwrap().unwrap();
+    assert_eq!(info.long_values, (0..1_000).filter(|number| number % 17 > 8).count() as u64);
+    for bytes in [0, 8, 9, 255, 4_000, 64 << 10] {
+        let value = vec![bytes as u8; bytes];
+        session.ordered_set(&open, b"500", (&value, bytes == 255)).unwrap();
+        let wanted = (Some((value.clone(), bytes == 255)), true, 1 + u64::from(bytes > 8));
+        let read = while_read_lease_lapses(&mut session, |session| {
+            session.ordered_get(&mut open, b"500", Path::Read).unwrap();
+            let got = session.ordered_get(&mut open, b"500", Path::Read).unwrap();
+            let value = got.value.map(|of| (of.value, of.is_link));
+            (value, got.served_by.is_read(), got.counts.round_trips)
+        });
+        assert!(read == wanted, "{bytes} bytes: {} round trips", read.2);
+        let asked = session.ordered_get(&mut open, b"500", Path::Ask).unwrap().value.unwrap();
+        assert_eq!((asked.value, asked.is_link), wanted.0.unwrap());
+    }
+    for is_reverse in [false, true] {
+        let of = (is_reverse, 10_000);
+        let asked =
+            session.ordered_range(&mut open, OrderedRange::ALL, of, Path::Ask).unwrap().entries;
+        assert_eq!(asked.len(), 1_000);
+        let read = while_read_lease_lapses(&mut session, |session| {
+            let found =
+                session.ordered_range(&mut open, OrderedRange::ALL, of, Path::Read).unwrap();
+            (found.entries == asked, found.served_by.is_read())
+        });
+        assert_eq!(read, (true, true));
+    }
+    assert!(session.ordered_remove(&open, b"500").unwrap());
+    let got = session.ordered_get(&mut open, b"500", Path::Read).unwrap();
+    assert_eq!(got.value, None);
+}
+
+/// A writer replaces values in leaves and in records by each other: a reader sees none that never was,
+/// and none older than one that any reader has seen before it began.
+#[test]
+fn long_values_beside_a_writer_are_none_older_than_one_that_was_shown() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut writer = server.session_with(&options());
+    let tree = writer.open_ordered(b"t").unwrap();
+    let key = |at: usize| format!("key {at:03}");
+    for at in 0..CHANGED {
+        writer.ordered_set(&tree, key(at).as_bytes(), (&value_of(0), false)).unwrap();
+    }
+    let (over, shown) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; CHANGED]);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2u64)
+            .map(|seed| {
+                let (server, over, shown) = (&server, &over, &shown);
+                scope.spawn(move || {
+                    let mut session = server.session_with(&options());
+                    let (mut random, mut read) = (Random::new(seed), 0u64);
+                    let mut tree = session.open_ordered(b"t").unwrap();
+                    while !over.load(Ordering::Relaxed) {
+                        let at = random.below(CHANGED);
+                        let least = shown[at].load(Ordering::SeqCst);
+                        let path = if random.one_in(8) { Path::Ask } else { Path::Read };
+                        let got = session.ordered_get(&mut tree, key(at).as_bytes(), path).unwrap();
+                        let number = number_of(&got.value.expect("it stays").value);
+                        assert!(number >= least, "{at}: {number} after {least}");
+                        shown[at].fetch_max(number, Ordering::SeqCst);
+                        read += u64::from(got.served_by.is_read());
+                        let least = shown.each_ref().map(|of| of.load(Ordering::SeqCst));
+                        let all = OrderedRange::ALL;
+                        let found =
+                            session.ordered_range(&mut tree, all, (false, 99), Path::Read).unwrap();
+                        assert_eq!(found.entries.len(), CHANGED);
+                        for (at, (_, value)) in found.entries.iter().enumerate() {
+                            let number = number_of(&value.value);
+                            assert!(number >= least[at], "{at}: {number} after {}", least[at]);
+                            shown[at].fetch_max(number, Ordering::SeqCst);
+                        }
+                        read += u64::from(found.served_by.is_read());
+                    }
+                    (read, tree.events())
+                })
+            })
+            .collect();
+        let mut random = Random::new(77);
+        for number in 1..20_000u64 {
+            let at = random.below(CHANGED);
+            let of = (&value_of(number)[..], false);
+            assert!(!writer.ordered_set(&tree, key(at).as_bytes(), of).unwrap());
+        }
+        over.store(true, Ordering::Relaxed);
+        for reader in readers {
+            let (read, events) = reader.join().unwrap();
+            assert!(read > 20, "{read} were read: {events:?}");
+        }
+    });
+    let info = writer.ordered_info(&tree).unwrap().unwrap();
+    assert!(info.long_values > 0 && info.keys == CHANGED as u64);
+    writer.del(b"t").unwrap();
 }

@@ -449,7 +449,9 @@ impl Source {
         let number = self.random.below(300);
         let tree_key = format!("{} {number}", number % 9);
         let tree_key = tree_key.as_bytes();
-        let value = self.random.bytes_up_to(70);
+        // Some lie in records.
+        let most = if self.random.one_in(5) { 600 } else { 70 };
+        let value = self.random.bytes_up_to(most);
         let command = match self.random.below(12) {
             0 => OrderedCommand::Create(OrderedSettings {
                 fan_out: 5,

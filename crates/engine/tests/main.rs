@@ -33,6 +33,7 @@ mod lists;
 // Ordered trees.
 mod ordered;
 mod ordered_held;
+mod ordered_stores;
 
 // GEO keys.
 mod geo;

@@ -204,7 +204,9 @@ impl World {
         assert_eq!(self.of(place, &Command::Of { key: place.key, request }).0, Status::Ok);
         for at in 0..keys {
             let key = format!("{} key {at}", at % 13);
-            let value = Field { value: &key.as_bytes()[1..], is_link: at % 5 == 0 };
+            // Some lie in records.
+            let long = key[1..].repeat(if at % 7 == 0 { 60 } else { 1 });
+            let value = Field { value: long.as_bytes(), is_link: at % 5 == 0 };
             let request = OrderedCommand::Set { key: key.as_bytes(), value }.request();
             assert_eq!(self.of(place, &Command::Of { key: place.key, request }).1, 1);
         }

@@ -4,7 +4,10 @@
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, LongRead, Now, Shard, ShardOptions};
 use remora_layout::btree::{KeyForm, LEVEL_INFO_WORDS, LevelInfo, OrderedInfo};
-use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, RANGE_TURN_KEYS};
+use remora_layout::limits::{
+    MAX_ORDERED_KEY_BYTES, MAX_ORDERED_LONG_BYTES, MAX_ORDERED_VALUE_BYTES, RANGE_TURN_BYTES,
+    RANGE_TURN_KEYS,
+};
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::{OrderedCommand, OrderedRange, OrderedSettings};
@@ -33,8 +36,8 @@ fn ask(shard: &mut Shard, command: OrderedCommand<'_>) -> Answer {
     (reply.status, reply.number, reply.value.map(<[u8]>::to_vec))
 }
 
-fn create(shard: &mut Shard, keys: KeyForm, fan_out: usize) {
-    let settings = OrderedSettings { fan_out, ..OrderedSettings::of(keys) };
+fn create(shard: &mut Shard, keys: KeyForm, fan_out: usize, value_bytes: usize) {
+    let settings = OrderedSettings { fan_out, value_bytes, ..OrderedSettings::of(keys) };
     assert_eq!(ask(shard, OrderedCommand::Create(settings)).0, Status::Ok);
 }
 
@@ -148,10 +151,11 @@ fn compare(shard: &mut Shard, model: &Model, keys: KeyForm, random: &mut Random,
 #[test]
 fn trees_are_as_a_map_for_each_fan_out_and_both_forms_of_keys() {
     for keys in [KeyForm::Bytes, KeyForm::Integers] {
-        for fan_out in [4, 16, 64] {
+        // Values up to these lengths lie in leaves, longer ones in records.
+        for (fan_out, value_bytes) in [(4, 0), (16, 20), (64, 256)] {
             let mut random = Random::new(fan_out as u64);
             let (mut shard, mut model) = (shard(16 << 20), Model::new());
-            create(&mut shard, keys, fan_out);
+            create(&mut shard, keys, fan_out, value_bytes);
             let of = 900;
             for step in 0..6_000 {
                 // It grows, shrinks to nothing, and grows again.
@@ -162,7 +166,8 @@ fn trees_are_as_a_map_for_each_fan_out_and_both_forms_of_keys() {
                     let was_there = model.remove(&key).is_some();
                     assert_eq!((answer.0, answer.1), (Status::Ok, was_there.into()));
                 } else {
-                    let value = random.bytes_up_to(60);
+                    let is_longer = random.one_in(20);
+                    let value = random.bytes_up_to(if is_longer { 3_000 } else { 60 });
                     let is_link = random.one_in(5);
                     let field = Field { value: &value, is_link };
                     let text = text(keys, &key);
@@ -181,6 +186,9 @@ fn trees_are_as_a_map_for_each_fan_out_and_both_forms_of_keys() {
             let info = OrderedInfo::from_words(&FromBytes::read_from_bytes(&words).unwrap());
             let info = info.unwrap();
             assert_eq!((info.keys, info.fan_out), (model.len() as u64, fan_out as u64));
+            let is_long = |(value, _): &&(Vec<u8>, bool)| value.len() > value_bytes;
+            let long = model.values().filter(is_long).count() as u64;
+            assert_eq!((info.long_values, info.long_bytes > 0), (long, long > 0));
             let (_, height, words) = ask(&mut shard, OrderedCommand::Levels);
             let levels: Vec<LevelInfo> = words
                 .unwrap()
@@ -207,7 +215,7 @@ fn begin(shard: &mut Shard, command: OrderedCommand<'_>) -> LongRead {
 fn a_range_in_turns_beside_changes_has_what_is_there_all_the_time() {
     for (seed, is_reverse) in [(1, false), (2, true)] {
         let (mut shard, mut random) = (shard(32 << 20), Random::new(seed));
-        create(&mut shard, KeyForm::Integers, 8);
+        create(&mut shard, KeyForm::Integers, 8, 256);
         let stays = |number: u64| number.is_multiple_of(3);
         for number in 0..6_000u64 {
             set(&mut shard, number.to_string().as_bytes(), &number.to_le_bytes());
@@ -253,16 +261,23 @@ fn a_range_in_turns_beside_changes_has_what_is_there_all_the_time() {
 
 #[test]
 fn a_tree_that_goes_ends_the_reads_of_it_and_gives_its_memory_back() {
-    let mut shard = shard(16 << 20);
+    for value_bytes in [100, 5_000] {
+        end_of_a_tree(value_bytes);
+    }
+}
+
+fn end_of_a_tree(value_bytes: usize) {
+    let mut shard = shard(64 << 20);
     let before = shard.stats().slots.used_bytes;
     for number in 0..3_000u64 {
-        assert_eq!(set(&mut shard, &number.to_be_bytes(), &[1; 100]).1, 1);
+        assert_eq!(set(&mut shard, &number.to_be_bytes(), &vec![1; value_bytes]).1, 1);
     }
     let range = OrderedRange::ALL;
     let mut read =
         begin(&mut shard, OrderedCommand::Range { range, is_reverse: false, limit: 9_999 });
     let mut found = Vec::new();
     assert!(!shard.read_turn(&mut read, &mut found, NOW).unwrap().ended);
+    assert!(found.len() < RANGE_TURN_BYTES + value_bytes + 100, "a turn is bounded");
     let del = Command::Del { key: KEY };
     assert_eq!(shard.execute(&del, shard.hash(KEY), NOW).number, 1);
     assert_eq!(shard.read_turn(&mut read, &mut found, NOW), Err(Status::NotFound));
@@ -290,7 +305,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let range = OrderedRange::ALL;
     let none = ask(&mut shard, OrderedCommand::Range { range, is_reverse: false, limit: 9 });
     assert_eq!(none, (Status::Ok, 0, Some(Vec::new())));
-    create(&mut shard, KeyForm::Integers, 16);
+    create(&mut shard, KeyForm::Integers, 16, 256);
     let again = OrderedSettings::of(KeyForm::Bytes);
     assert_eq!(ask(&mut shard, OrderedCommand::Create(again)).0, Status::NotDone);
     for key in [&b"-1"[..], b"+1", b"", b"x", b"18446744073709551616", b" 1"] {
@@ -301,8 +316,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         let range = OrderedCommand::Range { range, is_reverse: false, limit: 1 };
         assert_eq!(ask(&mut shard, range).0, Status::NotAnInteger);
     }
-    assert_eq!(set(&mut shard, b"1", &[0; 257]).0, Status::TooLarge);
-    assert_eq!(set(&mut shard, b"1", &[0; 256]), (Status::Ok, 1, None));
+    let most = MAX_ORDERED_LONG_BYTES;
+    assert_eq!(set(&mut shard, b"1", &vec![0; most + 1]).0, Status::TooLarge);
+    assert_eq!(set(&mut shard, b"1", &vec![0; most]), (Status::Ok, 1, None));
+    assert_eq!(set(&mut shard, b"1", &[0; 256]), (Status::Ok, 0, None));
     let set_of =
         Command::Of { key: KEY, request: remora_protocol::set::SetCommand::Length.request() };
     assert_eq!(shard.execute(&set_of, shard.hash(KEY), NOW).status, Status::WrongType);

@@ -79,7 +79,9 @@ fn change_ordered(shard: &mut Shard, random: &mut Random, keys: u64) {
     for _ in 0..1 + random.below(20) {
         let number = random.below(keys);
         let key = format!("{} k{number}", number % 7);
-        let value = random.bytes_up_to(50);
+        // Some lie in records.
+        let most = if random.one_in(5) { 700 } else { 50 };
+        let value = random.bytes_up_to(most);
         let command = match random.below(4) {
             0 => OrderedCommand::Delete { key: key.as_bytes() },
             _ => {

@@ -61,6 +61,7 @@ use crate::tree::RootPlace;
 use std::cmp::Ordering;
 
 mod listing;
+mod long;
 mod owned;
 mod search;
 mod splice;
@@ -68,6 +69,7 @@ mod splice;
 pub use listing::{
     CHILD_INFO_WORDS, ChildInfo, InnerNode, LEVEL_INFO_WORDS, LevelInfo, NODE_INFO_WORDS, NodeInfo,
 };
+pub use long::{LONG_KEY_BYTES, LongValue, long_key};
 pub use owned::Columns;
 pub use splice::Splice;
 
@@ -121,7 +123,7 @@ pub enum ValueKind {
     /// The value itself.
     #[default]
     Bytes = 0,
-    /// A remote pointer to the record that has the value.
+    /// A remote pointer to the record that has the value: a [`LongValue`].
     Record = 1,
     /// A link: the key of another object.
     Link = 2,
@@ -264,9 +266,15 @@ pub const fn count_offset(node_bytes: usize, fan_out: usize, index: usize) -> us
     node_bytes - (fan_out - index) * WORD_BYTES
 }
 
-/// Fewest bytes of a node with such keys and values: whatever it holds, a full node and one more
-/// entry make two.
+/// Longest value that an entry of a leaf may take, if values of so many bytes lie in leaves.
+pub const fn leaf_value_bytes(value_bytes: usize) -> usize {
+    if value_bytes < LongValue::BYTES { LongValue::BYTES } else { value_bytes }
+}
+
+/// Fewest bytes of a node with such keys, and values of so many bytes in leaves, or in records:
+/// whatever it holds, a full node and one more entry make two.
 pub const fn least_node_bytes(fan_out: usize, key_bytes: usize, value_bytes: usize) -> usize {
+    let value_bytes = leaf_value_bytes(value_bytes);
     let entry = ENTRY_HEAD_BYTES + key_bytes + value_bytes;
     let bytes = ORDERED_HEADER_BYTES + 4 * key_bytes + 2 * entry + fan_out * WORD_BYTES;
     (bytes + 4 * WORD_BYTES).next_multiple_of(SLOT_UNIT_BYTES)
@@ -774,7 +782,7 @@ pub struct OrderedInfo {
     pub fan_out: u64,
     /// Longest key, in bytes.
     pub key_bytes: u64,
-    /// Longest value, in bytes.
+    /// Longest value that lies in a leaf, in bytes.
     pub value_bytes: u64,
     /// Bytes of each node.
     pub node_bytes: u64,
@@ -784,12 +792,16 @@ pub struct OrderedInfo {
     pub keys: u64,
     /// Nodes in it.
     pub nodes: u64,
-    /// Bytes of the arena that it takes.
+    /// Bytes of the arena that its nodes take.
     pub bytes: u64,
+    /// Values that lie in records.
+    pub long_values: u64,
+    /// Bytes of the arena that these take.
+    pub long_bytes: u64,
 }
 
 /// Words of an encoded [`OrderedInfo`].
-pub const ORDERED_INFO_WORDS: usize = 10;
+pub const ORDERED_INFO_WORDS: usize = 12;
 
 impl OrderedInfo {
     /// As words.
@@ -805,13 +817,15 @@ impl OrderedInfo {
             self.keys,
             self.nodes,
             self.bytes,
+            self.long_values,
+            self.long_bytes,
         ]
     }
 
     /// What words encode; `None` if they encode none.
     pub const fn from_words(words: &[u64; ORDERED_INFO_WORDS]) -> Option<Self> {
-        let [at, keys_are, fan_out, key_bytes, value_bytes, node_bytes, height, keys, nodes, bytes] =
-            *words;
+        let [at, keys_are, sizes @ .., nodes, bytes, long_values, long_bytes] = *words;
+        let [fan_out, key_bytes, value_bytes, node_bytes, height, keys] = sizes;
         let keys_are = match keys_are {
             0 => KeyForm::Integers,
             1 => KeyForm::Bytes,
@@ -829,6 +843,8 @@ impl OrderedInfo {
             keys,
             nodes,
             bytes,
+            long_values,
+            long_bytes,
         })
     }
 }

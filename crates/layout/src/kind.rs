@@ -57,6 +57,8 @@ impl Kind {
     pub const LIST_CHUNK: Self = Self(67);
     /// Some members of a set.
     pub const SET_PART: Self = Self(68);
+    /// A value of an ordered tree that is too long for a leaf.
+    pub const ORDERED_VALUE: Self = Self(69);
 
     /// The name that users know for a key of this kind; to Redis a GEO key is a sorted set.
     pub const fn name(self) -> &'static str {
@@ -133,8 +135,14 @@ mod tests {
             Kind::COLLECTION,
             Kind::ORDERED,
         ];
-        let parts =
-            [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD, Kind::LIST_CHUNK, Kind::SET_PART];
+        let parts = [
+            Kind::GEO_MEMBER,
+            Kind::OBJECT,
+            Kind::HASH_FIELD,
+            Kind::LIST_CHUNK,
+            Kind::SET_PART,
+            Kind::ORDERED_VALUE,
+        ];
         assert!(keyed.iter().all(|kind| !kind.is_part() && kind.whole().of_type() == *kind));
         assert!(keyed.iter().all(|kind| !kind.whole().is_root() && !kind.whole().is_part()));
         assert!(parts.iter().all(|kind| kind.is_part() && !kind.is_root()));

@@ -419,7 +419,14 @@ pub const MAX_ORDERED_NODE_BYTES: usize = (64 << 10) - 64;
 pub const MAX_ORDERED_VALUE_BYTES: usize = 1 << 10;
 /// Entries of a B+tree's node by default.
 pub const ORDERED_FAN_OUT: usize = 32;
-/// Longest value of a B+tree by default.
+/// Bytes of a value of an ordered tree, at most: one that does not lie in a leaf lies in a record.
+/// It fits a frame with its key, so that a turn of a range, a piece of a dump and a reader's landing
+/// place stay small.
+pub const MAX_ORDERED_LONG_BYTES: usize = 64 << 10;
+/// Bytes of records with values of an ordered tree that a reader fetches at a time, at most: so many
+/// land in its memory.
+pub const LONG_READ_BYTES: usize = 256 << 10;
+/// Longest value in a B+tree's leaf by default.
 pub const ORDERED_VALUE_BYTES: usize = 256;
 /// Keys that one turn of a shard reads of a range, and bytes of them and their values, about.
 pub const RANGE_TURN_KEYS: usize = 512;
@@ -1085,6 +1092,7 @@ const _: () = assert!(
         <= MAX_INLINE_BYTES
 );
 const _: () = assert!(STREAM_PIECE_BYTES <= MAX_INLINE_BYTES);
+const _: () = assert!(MAX_ORDERED_KEY_BYTES + MAX_ORDERED_LONG_BYTES + 64 <= MAX_INLINE_BYTES);
 const _: () = assert!(READ_LEASE_MARGIN_MS < READ_LEASE_MS && 4 * HEARTBEAT_MS < READ_LEASE_MS);
 // The longest read lease on a slow clock ends within the shortest wait on a fast one.
 const _: () = assert!(

@@ -10,12 +10,14 @@ use remora_protocol::ordered::OrderedSettings;
 
 /// Mixed into the seed: the draws for ordered trees change no other draws.
 const SALT: u64 = 0x6f72_6465_7265_6421;
+/// Mixed into the seed: the draw of the longest value in a leaf changes no other draws.
+const LONG_SALT: u64 = 0x6c6f_6e67_6572_2121;
 /// Operations of a world with ordered trees at most.
 pub const ORDERED_OPERATIONS: u64 = 1_500;
 /// Bytes of keys at most.
 const KEY_BYTES: usize = 64;
-/// Bytes of values at most.
-const VALUE_BYTES: usize = 256;
+/// Bytes of values in leaves: the longer ones of these worlds lie in records.
+const VALUE_BYTES: [usize; 3] = [256, 256, 40];
 /// A value that stands for a multiple of so many numbers is a link.
 const LINK_EACH: i64 = 4;
 /// What numbers of values are multiples of.
@@ -32,6 +34,8 @@ pub struct OrderedSwarm {
     pub fan_out: usize,
     /// How long values are.
     pub lengths: Lengths,
+    /// How long values in leaves are at most.
+    pub value_bytes: usize,
     /// Inner nodes that a client keeps, in bytes.
     pub kept_bytes: usize,
     /// Keys of a run of changes at most.
@@ -59,6 +63,7 @@ impl OrderedSwarm {
             tide_ns: one_of([200_000, 2_000_000, 50_000_000, 2_000_000_000]),
             percent: one_of([50, 70, 90, 90]),
             ends: one_of([0, 3, 10, 30]),
+            value_bytes: VALUE_BYTES[Random::new(seed ^ LONG_SALT).below(3) as usize],
         }
     }
 
@@ -67,7 +72,7 @@ impl OrderedSwarm {
         let form = if has_integers(tree) { KeyForm::Integers } else { KeyForm::Bytes };
         let of = OrderedSettings::of(form);
         let key_bytes = of.key_bytes.min(KEY_BYTES);
-        OrderedSettings { fan_out: self.fan_out, key_bytes, value_bytes: VALUE_BYTES, ..of }
+        OrderedSettings { fan_out: self.fan_out, key_bytes, value_bytes: self.value_bytes, ..of }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a session does with ordered trees.
 
-use super::view::{OpenOrdered, OrderedFound, OrderedGot, OrderedValue, entries_of};
+use super::value::OrderedValue;
+use super::view::{OpenOrdered, OrderedFound, OrderedGot, entries_of};
 use crate::error::Error;
 use crate::path::Path;
 use crate::session::Session;

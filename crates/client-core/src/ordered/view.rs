@@ -4,11 +4,14 @@
 //! * what READs found counts only if the read lease still held when the last one had completed;
 //! * it counts only if the tree's root record, read behind the last node, is live, of the known
 //!   generation, and has not expired. So all leaves were the tree's own;
+//! * a value that lies in a record counts if its leaf does, and as `long` says;
 //! * a cached node is a hint: each leaf says for which keys it speaks (`cache`);
 //! * only the owner can say that there is no tree. That a key is not in a tree READs can say: a leaf
 //!   has all keys between its fences.
 
 use super::cache::{KeptNodes, OrderedCache};
+use super::long::{Resolved, resolve};
+use super::value::OrderedValue;
 use crate::asker::Answer;
 use crate::choose::{Class, Route};
 use crate::core::Core;
@@ -21,8 +24,7 @@ use crate::router::Timing;
 use remora_fabric::Link;
 use remora_index::btree::{Direction, Get, Range, Scan};
 use remora_layout::btree::{
-    INTEGER_BYTES, KeyForm, ORDERED_ROOT_BYTES, OrderedHeader, Value, ValueKind,
-    verify_ordered_root,
+    INTEGER_BYTES, KeyForm, ORDERED_ROOT_BYTES, OrderedHeader, verify_ordered_root,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -44,22 +46,6 @@ const MAX_LEAVES: usize = 16;
 const MAX_KEYS_READ: u64 = 4_096;
 /// Classes of ranges: by the bits of their limits, up to those of `MAX_KEYS_READ`.
 const RANGE_CLASSES: usize = MAX_KEYS_READ.ilog2() as usize + 1;
-
-/// A value of an ordered tree.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct OrderedValue {
-    /// The value; of a link the name of the key that it leads to.
-    pub value: Vec<u8>,
-    /// Whether it is a link.
-    pub is_link: bool,
-}
-
-impl OrderedValue {
-    fn of(value: Value<'_>) -> Self {
-        Self { value: value.bytes.to_vec(), is_link: value.kind == ValueKind::Link }
-    }
-}
 
 /// The value of a key of a tree, and how it was fetched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,6 +95,8 @@ pub struct OrderedEvents {
     pub gone: u64,
     /// The tree may have expired.
     pub expired: u64,
+    /// A value's record had gone: its key had another value, or none, by then.
+    pub long_gone: u64,
 }
 
 /// Where a tree lies.
@@ -357,8 +345,14 @@ impl OpenOrdered {
             let walk = Get::begin(key, home, known.place.at, known.header, region_bytes);
             match self.walk(core, (known, walk), 2, cost)? {
                 Walked::Found((walk, is_there)) => {
-                    let value = is_there.then(|| OrderedValue::of(walk.value()));
-                    return Ok(Some((value, walk.believed())));
+                    let (tree, value) = (known.place.at, is_there.then(|| walk.value()));
+                    match resolve(core, (self.shard, tree), value.into_iter(), cost)? {
+                        Resolved::Values(mut values) => {
+                            return Ok(Some((values.pop(), walk.believed())));
+                        }
+                        Resolved::Changed => self.events.long_gone += 1,
+                        Resolved::Ask => break,
+                    }
                 }
                 Walked::Ask => break,
                 Walked::Gone => self.forget(cost),
@@ -392,9 +386,15 @@ impl OpenOrdered {
             let walk = Scan::begin(range, parallel, home, at, known.header, region_bytes);
             match self.walk(core, (known, walk), parallel.max(2), cost)? {
                 Walked::Found((walk, ())) => {
-                    let entries = walk.entries();
-                    let owned = entries.map(|(key, of)| (keys.text(key), OrderedValue::of(of)));
-                    return Ok(Some((owned.collect(), walk.believed())));
+                    let in_leaves = walk.entries().map(|(_, value)| value);
+                    match resolve(core, (self.shard, at), in_leaves, cost)? {
+                        Resolved::Values(values) => {
+                            let texts = walk.entries().map(|(key, _)| keys.text(key));
+                            return Ok(Some((texts.zip(values).collect(), walk.believed())));
+                        }
+                        Resolved::Changed => self.events.long_gone += 1,
+                        Resolved::Ask => break,
+                    }
                 }
                 Walked::Ask => break,
                 Walked::Gone => self.forget(cost),

@@ -12,7 +12,7 @@ use remora_resp::Value;
 
 /// Enough for some levels.
 const KEYS: u32 = 600;
-/// The default of `BTREE.CREATE`.
+/// Of values in leaves: the default of `BTREE.CREATE`.
 const VALUE_BYTES: usize = 256;
 
 pub struct OrderedTrees;
@@ -25,7 +25,9 @@ impl KeyType for OrderedTrees {
     fn draw(&self, state: &State, rng: &mut ChaCha8Rng) -> Change {
         // A tree stays when its last key goes, and an empty one is no state of the model.
         let change = draw_parts(state, rng, KEYS, |rng| {
-            let bytes = rng.random_range(0..=VALUE_BYTES);
+            // Some lie in records.
+            let most = if rng.random_ratio(1, 8) { 10 * VALUE_BYTES } else { VALUE_BYTES };
+            let bytes = rng.random_range(0..=most);
             (0..bytes).map(|_| rng.random()).collect()
         });
         if matches!(change, Change::Take(_)) && state.parts.len() == 1 {

@@ -68,8 +68,10 @@ impl Tree {
             let is_behind = last.is_none_or(|last| last < key);
             wrong = match options.check_key(key) {
                 Err(error) => Some(error),
-                Ok(()) if value.bytes.len() > options.value_bytes => Some(TreeError::ValueTooLong),
-                Ok(()) => (!is_behind).then_some(TreeError::NotLoadable),
+                Ok(()) => match options.check_value(value) {
+                    Ok(()) => (!is_behind).then_some(TreeError::NotLoadable),
+                    Err(error) => Some(error),
+                },
             };
             last = Some(key);
             keys += 1;

@@ -99,9 +99,7 @@ impl Tree {
         value: Value<'_>,
     ) -> Result<(Change, bool), TreeError> {
         self.options.check_key(key)?;
-        if value.bytes.len() > self.options.value_bytes {
-            return Err(TreeError::ValueTooLong);
-        }
+        self.options.check_value(value)?;
         let found = edit::find(self, arena.owner, key);
         let is_new = found.position.is_err();
         let keys = self.keys + u64::from(is_new);

@@ -8,7 +8,7 @@ use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
     Columns, INTEGER_BYTES, KeyForm, LevelInfo, ORDERED_HEADER_BYTES, OrderedHeader, OrderedNode,
-    Value, count_offset, least_node_bytes,
+    Value, ValueKind, count_offset, leaf_value_bytes, least_node_bytes,
 };
 use remora_layout::limits::{
     CACHE_LINE_BYTES, MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT,
@@ -98,12 +98,24 @@ impl Options {
     }
 
     /// Whether a key may be in such a tree.
-    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), TreeError> {
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn check_key(&self, key: &[u8]) -> Result<(), TreeError> {
         let fits = match self.keys {
             KeyForm::Integers => key.len() == INTEGER_BYTES,
             KeyForm::Bytes => key.len() <= self.key_bytes,
         };
         if fits { Ok(()) } else { Err(TreeError::BadKey) }
+    }
+
+    /// Whether a value may lie in a leaf. What names a record fits each leaf.
+    pub(super) fn check_value(&self, value: Value<'_>) -> Result<(), TreeError> {
+        let most = match value.kind {
+            ValueKind::Record => leaf_value_bytes(self.value_bytes),
+            ValueKind::Bytes | ValueKind::Link => self.value_bytes,
+        };
+        if value.bytes.len() <= most { Ok(()) } else { Err(TreeError::ValueTooLong) }
     }
 
     pub(super) fn checked(self) -> Result<Self, TreeError> {

@@ -14,8 +14,8 @@ use crate::types::operation::{Encoded, Operation};
 use remora_layout::btree::KeyForm;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MIN_FAN_OUT,
-    ORDERED_FAN_OUT, ORDERED_VALUE_BYTES,
+    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_LONG_BYTES,
+    MAX_ORDERED_VALUE_BYTES, MIN_FAN_OUT, ORDERED_FAN_OUT, ORDERED_VALUE_BYTES,
 };
 use remora_layout::packed::Field;
 use std::ops::Bound;
@@ -29,7 +29,7 @@ pub struct OrderedSettings {
     pub fan_out: usize,
     /// Longest key, in bytes; of integers 8.
     pub key_bytes: usize,
-    /// Longest value, in bytes.
+    /// Longest value that lies in a leaf, in bytes; longer ones lie in records.
     pub value_bytes: usize,
 }
 
@@ -240,7 +240,7 @@ fn pair(value: &[u8]) -> Result<OrderedCommand<'_>, Status> {
     let mut all = items.fields();
     match (all.next(), all.next(), all.next()) {
         (Some(Some(Field { value: key, is_link: false })), Some(Some(value)), None) => {
-            if value.value.len() > MAX_ORDERED_VALUE_BYTES {
+            if value.value.len() > MAX_ORDERED_LONG_BYTES {
                 return Err(Status::TooLarge);
             }
             Ok(OrderedCommand::Set { key: checked(key)?, value })

@@ -12,8 +12,8 @@ use remora_layout::btree::{
     KeyForm, LEVEL_INFO_WORDS, LevelInfo, NodeInfo, ORDERED_INFO_WORDS, OrderedInfo,
 };
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MAX_TREE_HEIGHT,
-    MIN_FAN_OUT, WORD_BYTES,
+    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_LONG_BYTES,
+    MAX_ORDERED_VALUE_BYTES, MAX_TREE_HEIGHT, MIN_FAN_OUT, WORD_BYTES,
 };
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
@@ -115,8 +115,8 @@ const BTREE_CREATE: CommandSpec = CommandSpec {
     complexity: "O(1)",
     notes: "BYTES, the default: keys are byte strings of up to KEYBYTES, in the order of their bytes. INTEGERS: \
 keys are integers from 0 to 18446744073709551615, in decimal. Keys and values lie in the tree's nodes: a node has \
-FANOUT entries, 4 to 256 (32); a key up to KEYBYTES, 1 to 1024 (1024); a value up to VALUEBYTES, 0 to 1024 (256). \
-A client reads whole nodes, so smaller limits make it read less. A tree lies in one shard. It stays when its last \
+FANOUT entries, 4 to 256 (32); a key up to KEYBYTES, 1 to 1024 (1024); a value up to VALUEBYTES, 0 to 1024 (256); \
+longer ones, up to 65536 bytes, lie in records of their own. A client reads whole nodes, so smaller limits make it read less. A tree lies in one shard. It stays when its last \
 key goes: DEL removes it.",
     arguments: &[
         KEY,
@@ -197,7 +197,7 @@ fn btree_set(words: Words<'_>, _now: u64) -> ParseResult<'_> {
         _ => return Err(CommandError::Syntax),
     };
     let value = words.get(3);
-    if value.len() > MAX_ORDERED_VALUE_BYTES {
+    if value.len() > MAX_ORDERED_LONG_BYTES {
         return Err(CommandError::ValueTooLong);
     }
     let (key, value) = (tree_key(words.get(2))?, Field { value, is_link });
@@ -415,7 +415,8 @@ const BTREE_INFO: CommandSpec = CommandSpec {
     summary: "Returns what a tree is, and its sizes; null if there is none.",
     complexity: "O(1)",
     notes: "The reply is a map (an array in RESP2): keys_are, bytes or integers; fanout; keybytes; valuebytes; \
-keys; height, in levels; nodes; node_bytes, the length of each; bytes, what they take of the arena.",
+keys; height, in levels; nodes; node_bytes, the length of each; bytes, what they take of the arena; long_values, \
+those that lie in records as they are longer than valuebytes; long_bytes, what these take.",
     parse: |words, _| request(words, OrderedCommand::Info, &FACTS),
     ..READS
 };
@@ -437,6 +438,8 @@ fn write_info(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) 
         ("nodes", info.nodes),
         ("node_bytes", info.node_bytes),
         ("bytes", info.bytes),
+        ("long_values", info.long_values),
+        ("long_bytes", info.long_bytes),
     ];
     encode::map(out, version, 1 + numbers.len());
     encode::bulk(out, b"keys_are");

@@ -1,12 +1,13 @@
 //! Changes of one key.
 
-use super::trees::OrderedTrees;
+use super::long::Planned;
+use super::trees::{OrderedTrees, refusal};
 use crate::store::Store;
 use crate::types::arena::arena_at;
 use crate::types::object::On;
 use remora_arena::Journal;
-use remora_index::btree::Change;
-use remora_layout::btree::{INTEGER_BYTES, KeyForm, Value, ValueKind};
+use remora_layout::btree::{INTEGER_BYTES, KeyForm, LongValue, Value, ValueKind};
+use remora_layout::limits::MAX_ORDERED_LONG_BYTES;
 use remora_layout::packed::Field;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -53,13 +54,15 @@ impl OrderedTrees {
             self.make(store, (on, settings), entry, |own, store, root| {
                 let (planned, _) = own.plan_set(store, (on, root), (text, value))?;
                 // Its entry comes next.
-                own.publish_as(store, root, planned, 1);
+                own.publish_as(store, (on, root), planned, 1);
                 Ok(())
             })?;
             return Ok(true);
         };
         let (planned, is_new) = self.plan_set(store, (on, root), (text, value))?;
-        store.commit(on.hash.database(), entry, |store| self.publish_as(store, root, planned, 0));
+        store.commit(on.hash.database(), entry, |store| {
+            self.publish_as(store, (on, root), planned, 0);
+        });
         Ok(is_new)
     }
 
@@ -68,27 +71,54 @@ impl OrderedTrees {
         store: &mut Store<J>,
         (on, root): (On<'_>, u32),
         (text, value): (&[u8], Field<'_>),
-    ) -> Result<(Change, bool), Status> {
-        let mut integer = [0; INTEGER_BYTES];
-        let key = native(self.named(root).keys_are(), text, &mut integer)?;
-        self.with_room(store, (on, root), |tree, arena| tree.plan_set(arena, key, value_of(value)))
+    ) -> Result<(Planned, bool), Status> {
+        if value.value.len() > MAX_ORDERED_LONG_BYTES {
+            return Err(Status::TooLarge);
+        }
+        let (named, mut integer) = (self.named(root), [0; INTEGER_BYTES]);
+        let key = native(named.keys_are(), text, &mut integer)?;
+        named.tree.options().check_key(key).map_err(refusal)?;
+        let (old, mut new) = (named.record_of(store, key), None);
+        let in_leaf;
+        let mut of_leaf = value_of(value);
+        if named.is_long(value) {
+            let tree = named.tree.at();
+            let (slot, at) = self.write_long(store, (on, tree), value.value)?;
+            in_leaf = LongValue { at, is_link: value.is_link }.to_bytes();
+            (new, of_leaf) = (Some(slot), LongValue::in_leaf(&in_leaf));
+        }
+        let planned =
+            self.with_room(store, (on, root), |tree, arena| tree.plan_set(arena, key, of_leaf));
+        match planned {
+            Ok((change, is_new)) => Ok((Planned { change, old, new }, is_new)),
+            Err(status) => {
+                if let Some(slot) = new {
+                    self.free_long(store, slot.slot, on.now);
+                }
+                Err(status)
+            }
+        }
     }
 
-    /// Publishes a change whose entry is so many entries ahead.
+    /// Publishes a change whose entry is so many entries ahead, in the order of [`super::long`].
     pub(super) fn publish_as<J: Journal>(
         &mut self,
         store: &mut Store<J>,
-        root: u32,
-        planned: Change,
+        (on, root): (On<'_>, u32),
+        Planned { change, old, new }: Planned,
         ahead: u64,
     ) {
+        self.show_long(store, root, (old, new));
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let changed_at = store.last_sequence() + ahead;
         let before = named.tree.heap_bytes();
-        named.tree.publish(&mut arena_at(store, changed_at), planned);
+        named.tree.publish(&mut arena_at(store, changed_at), change);
         self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
         if named.tree.wants_mending() && self.held.insert(root) {
             store.to_be_mended = self.held.len() as u64;
+        }
+        if let Some(old) = old {
+            self.free_long(store, old, on.now);
         }
     }
 
@@ -103,10 +133,14 @@ impl OrderedTrees {
         let Some(root) = root else { return Ok(false) };
         let mut integer = [0; INTEGER_BYTES];
         let key = native(self.named(root).keys_are(), text, &mut integer)?;
+        let old = self.named(root).record_of(store, key);
         let planned =
             self.with_room(store, (on, root), |tree, arena| Ok(tree.plan_delete(arena, key)))?;
-        let Some(planned) = planned else { return Ok(false) };
-        store.commit(on.hash.database(), entry, |store| self.publish_as(store, root, planned, 0));
+        let Some(change) = planned else { return Ok(false) };
+        let planned = Planned { change, old, new: None };
+        store.commit(on.hash.database(), entry, |store| {
+            self.publish_as(store, (on, root), planned, 0);
+        });
         Ok(true)
     }
 }

@@ -1,16 +1,20 @@
 //! Ordered trees: keys in order with values, in a B+tree that clients read (docs/decisions/0078).
 //!
 //! Invariant: a change is planned with all its memory, then logged, then published under the sequence
-//! that the changed nodes carry. A tree without keys stays: its settings are its own.
+//! that the changed nodes carry. A value that is too long for a leaf lies in a record (`long`). A tree
+//! without keys stays: its settings are its own.
 
 mod change;
 mod held;
+mod long;
 mod read;
 mod seek;
 mod transfer;
 mod trees;
 
 pub(crate) use trees::OrderedTrees;
+
+use trees::Named;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root, whole_read};
@@ -102,8 +106,8 @@ impl<J: Journal> Type<J> for OrderedTrees {
         seek::seek(sought)
     }
 
-    fn release(&mut self, store: &mut Store<J>, root: u32, _now: Now) -> bool {
-        self.release_some(store, root)
+    fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
+        self.release_some(store, root, now)
     }
 
     fn tick(&mut self, _store: &mut Store<J>) {
@@ -115,8 +119,8 @@ impl<J: Journal> Type<J> for OrderedTrees {
     }
 
     fn bytes_of(&self, _store: &Store<J>, root: u32) -> u64 {
-        let tree = &self.named(root).tree;
-        tree.bytes() + tree.heap_bytes()
+        let Named { tree, long, .. } = self.named(root);
+        tree.bytes() + tree.heap_bytes() + long.bytes
     }
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
@@ -161,10 +165,11 @@ impl<J: Journal> Type<J> for OrderedTrees {
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
         for named in self.by_root.values().filter(|named| store.is_live(named.root)) {
             named.tree.check(&store.owner).map_err(|broken| broken.to_string())?;
+            named.audit_long(store)?;
         }
         let on_heap: u64 = self.by_root.values().map(|named| named.tree.heap_bytes()).sum();
         match self.heap_bytes == on_heap {
-            true => Ok(0),
+            true => Ok(self.long_bytes),
             false => {
                 Err(format!("trees take {on_heap} bytes on the heap, not {}", self.heap_bytes))
             }

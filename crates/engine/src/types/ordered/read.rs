@@ -1,6 +1,7 @@
 //! Reads: of one key, and of many in turns.
 
 use super::change::{native, with_text};
+use super::long::{LongValues, field_of};
 use super::trees::{Named, OrderedTrees};
 use crate::store::Store;
 use crate::types::content::Content;
@@ -17,10 +18,6 @@ use remora_protocol::ordered::{OrderedCommand, OrderedRange};
 use remora_protocol::{Items, Reply};
 use std::ops::Bound;
 use zerocopy::IntoBytes;
-
-pub(super) fn field_of(value: Value<'_>) -> Field<'_> {
-    Field { value: value.bytes, is_link: value.kind == ValueKind::Link }
-}
 
 /// A bound that outlives its request, as the tree has keys.
 type OwnBound = Bound<Vec<u8>>;
@@ -45,7 +42,8 @@ fn own(keys: KeyForm, bound: Bound<&[u8]>) -> Result<OwnBound, Status> {
     })
 }
 
-/// Some entries of a range, and where it goes on: so many keys, or bytes, about.
+/// Some entries of a range, and where it goes on: so many keys, or bytes, of which the last entry may
+/// have more. `each` gives the bytes of what it was handed.
 pub(super) fn range_some<J: Journal>(
     store: &Store<J>,
     named: &Named,
@@ -63,13 +61,16 @@ pub(super) fn range_some<J: Journal>(
             direction,
             limit,
         };
+        let before = found;
         let some = named.tree.range(&store.owner, range, |key, value| {
-            bytes += each(key, value);
-            last.clear();
-            last.extend_from_slice(key);
+            if bytes < RANGE_TURN_BYTES {
+                bytes += each(key, value);
+                found += 1;
+                last.clear();
+                last.extend_from_slice(key);
+            }
         });
-        found += some;
-        if some > 0 {
+        if found > before {
             let next = Bound::Excluded(std::mem::take(&mut last));
             match direction {
                 Direction::Ascending => *from = next,
@@ -130,7 +131,7 @@ impl OrderedTrees {
         if let Some((before, after)) = named.tree.note_lookup(&store.owner, key) {
             self.heap_bytes = self.heap_bytes + after - before;
         }
-        let field = field_of(named.tree.get(&store.owner, key).ok_or(Status::NotFound)?);
+        let field = field_of(store, named.tree.get(&store.owner, key).ok_or(Status::NotFound)?);
         Ok(Reply { value: Some(field.value), ..Reply::number(field.is_link.into()) })
     }
 
@@ -171,13 +172,14 @@ impl OrderedTrees {
         let scratch = &mut self.scratch;
         scratch.clear();
         with_text(named.keys_are(), &key, |key| Items::push(scratch, key));
-        Items::push_field(scratch, field_of(value));
+        Items::push_field(scratch, field_of(store, value));
         Ok(Reply { value: Some(scratch), ..Reply::number(2) })
     }
 
     fn info(&mut self, root: u32) -> Reply<'_> {
         let named = self.by_root.get(&root).expect("a root record has its tree");
         let (tree, options) = (&named.tree, named.tree.options());
+        let LongValues { values, bytes } = named.long;
         let info = OrderedInfo {
             at: tree.at(),
             keys_are: named.keys_are(),
@@ -189,6 +191,8 @@ impl OrderedTrees {
             keys: tree.keys(),
             nodes: tree.nodes(),
             bytes: tree.bytes(),
+            long_values: values,
+            long_bytes: bytes,
         };
         self.scratch.clear();
         self.scratch.extend_from_slice(info.to_words().as_bytes());
@@ -239,7 +243,7 @@ impl OrderedTrees {
         let some = range_some(store, named, (from, to, *direction), most, |key, value| {
             let at = found.len();
             with_text(named.keys_are(), key, |key| Items::push(found, key));
-            Items::push_field(found, field_of(value));
+            Items::push_field(found, field_of(store, value));
             found.len() - at
         });
         reading.left -= some as u64;
@@ -266,9 +270,11 @@ impl OrderedTrees {
         let bounds = (&mut from.0, &mut Bound::Unbounded, Direction::Ascending);
         let mut bytes = 0;
         let some = range_some(store, named, bounds, RANGE_TURN_KEYS, |key, value| {
-            content.add(&[key, &[value.kind as u8], value.bytes]);
-            bytes += key.len() + value.bytes.len();
-            key.len() + value.bytes.len()
+            let Field { value, is_link } = field_of(store, value);
+            let kind = if is_link { ValueKind::Link } else { ValueKind::Bytes };
+            content.add(&[key, &[kind as u8], value]);
+            bytes += key.len() + value.len();
+            key.len() + value.len()
         });
         content.at = Some(from);
         some < RANGE_TURN_KEYS && bytes < RANGE_TURN_BYTES

@@ -1,7 +1,8 @@
 //! A tree on its way to another key: a piece is a list of keys, as users write them, and values.
 
 use super::change::with_text;
-use super::read::{OwnFrom, field_of, range_some};
+use super::long::field_of;
+use super::read::{OwnFrom, range_some};
 use super::trees::OrderedTrees;
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On, resume};
@@ -45,7 +46,7 @@ impl OrderedTrees {
         let some = range_some(store, named, bounds, DUMP_PIECE_PARTS, |key, value| {
             let at = piece.len();
             with_text(named.keys_are(), key, |key| Items::push(piece, key));
-            Items::push_field(piece, field_of(value));
+            Items::push_field(piece, field_of(store, value));
             piece.len() - at
         });
         *dump_at = Some(from);
@@ -71,7 +72,7 @@ impl OrderedTrees {
         let all = each_entry(piece, |key, value| {
             let (planned, _) = self.plan_set(store, on, (key, value))?;
             // Its entry comes next.
-            self.publish_as(store, on.1, planned, 1);
+            self.publish_as(store, on, planned, 1);
             Ok(())
         });
         if all? { Ok(()) } else { Err(Status::Malformed) }

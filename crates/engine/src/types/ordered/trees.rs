@@ -1,6 +1,7 @@
 //! The trees of a shard, and how one is made and ends.
 
-use crate::store::Store;
+use super::long::LongValues;
+use crate::store::{Now, Store};
 use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
 use remora_arena::{Journal, Slot, set_state_guardian};
@@ -13,12 +14,18 @@ use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedSettings;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// A tree, and its state beside the arena.
 pub(super) struct Named {
     pub tree: Tree,
     pub root: Slot,
     pub settings: OrderedSettings,
+    /// Values that lie in records.
+    pub long: LongValues,
+    /// Once no key leads to it: the part of its keys whose records are still to be released begins
+    /// here.
+    pub released_to: Bound<Vec<u8>>,
 }
 
 impl Named {
@@ -34,6 +41,8 @@ pub(crate) struct OrderedTrees {
     pub(super) by_root: BTreeMap<u32, Named>,
     /// Bytes that they take on the heap.
     pub(super) heap_bytes: u64,
+    /// Bytes of the slots of all records with values.
+    pub(super) long_bytes: u64,
     /// Those of them whose addresses are held, or that are to be mended.
     pub(super) held: BTreeSet<u32>,
     /// The one of these that was mended last.
@@ -56,6 +65,10 @@ pub(super) fn refusal(error: TreeError) -> Status {
 impl OrderedTrees {
     pub(super) fn named(&self, root: u32) -> &Named {
         self.by_root.get(&root).expect("a root record has its tree")
+    }
+
+    pub(super) fn named_mut(&mut self, root: u32) -> &mut Named {
+        self.by_root.get_mut(&root).expect("a root record has its tree")
     }
 
     /// Works on a tree; makes room and works again if memory was missing and keys may go.
@@ -95,7 +108,7 @@ impl OrderedTrees {
         };
         entered.map_err(|(status, is_held)| {
             // Bounded: it has one key at the most.
-            while !self.release_some(store, root.slot) {}
+            while !self.release_some(store, root.slot, on.now) {}
             set_state_guardian(&mut store.owner, root, State::Dead);
             if is_held {
                 store.give_back(root, on.now);
@@ -126,7 +139,9 @@ impl OrderedTrees {
         match made {
             Ok(tree) => {
                 self.heap_bytes += tree.heap_bytes();
-                self.by_root.insert(root.slot, Named { tree, root, settings });
+                let (long, released_to) = (LongValues::default(), Bound::Unbounded);
+                let named = Named { tree, root, settings, long, released_to };
+                self.by_root.insert(root.slot, named);
                 Ok(root)
             }
             Err(error) => {
@@ -136,8 +151,17 @@ impl OrderedTrees {
         }
     }
 
-    /// Gives back a run of the nodes of a tree that no key leads to any more. True once there is none.
-    pub(super) fn release_some<J: Journal>(&mut self, store: &mut Store<J>, root: u32) -> bool {
+    /// Gives back some records, or a run of the nodes, of a tree that no key leads to any more. True once
+    /// there is nothing more.
+    pub(super) fn release_some<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        now: Now,
+    ) -> bool {
+        if !self.release_long(store, root, now) {
+            return false;
+        }
         let Some(named) = self.by_root.get_mut(&root) else { return true };
         let before = named.tree.heap_bytes();
         let ended = named.tree.release_some(&mut logged_arena(store));
