@@ -65,6 +65,7 @@ mod long;
 mod owned;
 mod search;
 mod splice;
+mod value;
 
 pub use listing::{
     CHILD_INFO_WORDS, ChildInfo, InnerNode, LEVEL_INFO_WORDS, LevelInfo, NODE_INFO_WORDS, NodeInfo,
@@ -72,6 +73,7 @@ pub use listing::{
 pub use long::{LONG_KEY_BYTES, LongValue, long_key};
 pub use owned::Columns;
 pub use splice::Splice;
+pub use value::{Value, ValueKind};
 
 /// Bytes of a node before its fences.
 pub const ORDERED_HEADER_BYTES: usize = 80;
@@ -114,45 +116,6 @@ pub enum KeyForm {
     Integers = 0,
     /// Byte strings of up to [`MAX_ORDERED_KEY_BYTES`].
     Bytes = 1,
-}
-
-/// What the bytes of a value are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
-pub enum ValueKind {
-    /// The value itself.
-    #[default]
-    Bytes = 0,
-    /// A remote pointer to the record that has the value: a [`LongValue`].
-    Record = 1,
-    /// A link: the key of another object.
-    Link = 2,
-}
-
-impl ValueKind {
-    const fn from_byte(byte: u8) -> Self {
-        match byte {
-            1 => Self::Record,
-            2 => Self::Link,
-            _ => Self::Bytes,
-        }
-    }
-}
-
-/// A value of a leaf.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Value<'a> {
-    /// What the bytes are.
-    pub kind: ValueKind,
-    /// The bytes.
-    pub bytes: &'a [u8],
-}
-
-impl<'a> Value<'a> {
-    /// A value that is these bytes.
-    pub const fn of(bytes: &'a [u8]) -> Self {
-        Self { kind: ValueKind::Bytes, bytes }
-    }
 }
 
 /// What an entry has beside its key.

@@ -8,7 +8,7 @@
 //! The record is a part ([`Kind::ORDERED_VALUE`]): no key leads to it. Its key says of which tree it
 //! is. So a leaf has such an entry whatever length its tree's values have there at most.
 
-use super::{Value, ValueKind};
+use super::value::{Value, ValueKind};
 use crate::kind::Kind;
 use crate::limits::{MAX_ORDERED_LONG_BYTES, WORD_BYTES};
 use crate::node::NodeRef;

@@ -1,44 +1,17 @@
 //! Changes of one key.
 
-use super::long::Planned;
+use super::entry::{Planned, native, value_of};
 use super::trees::{OrderedTrees, refusal};
 use crate::store::Store;
 use crate::types::arena::arena_at;
 use crate::types::object::On;
 use remora_arena::Journal;
-use remora_layout::btree::{INTEGER_BYTES, KeyForm, LongValue, Value, ValueKind};
+use remora_layout::btree::{INTEGER_BYTES, KeyForm, LongValue};
 use remora_layout::limits::MAX_ORDERED_LONG_BYTES;
 use remora_layout::packed::Field;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedSettings;
-
-/// A key as its tree has it, made from what users write.
-///
-/// # Errors
-/// The tree has integers, and it is none.
-pub(super) fn native<'k>(
-    keys: KeyForm,
-    text: &'k [u8],
-    integer: &'k mut [u8; INTEGER_BYTES],
-) -> Result<&'k [u8], Status> {
-    keys.parse(text, integer).ok_or(Status::NotAnInteger)
-}
-
-/// Hands over a key as users write it.
-pub(super) fn with_text<R>(keys: KeyForm, key: &[u8], each: impl FnOnce(&[u8]) -> R) -> R {
-    match (keys, key.try_into()) {
-        (KeyForm::Integers, Ok(bytes)) => {
-            each(itoa::Buffer::new().format(u64::from_be_bytes(bytes)).as_bytes())
-        }
-        _ => each(key),
-    }
-}
-
-pub(super) fn value_of(field: Field<'_>) -> Value<'_> {
-    let kind = if field.is_link { ValueKind::Link } else { ValueKind::Bytes };
-    Value { kind, bytes: field.value }
-}
 
 impl OrderedTrees {
     /// Gives a key a value. True if the key is new.

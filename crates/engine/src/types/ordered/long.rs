@@ -17,6 +17,7 @@
 //!   finds a dead record, never another value;
 //! * a removed tree's records are found through its leaves, and released before its nodes.
 
+use super::entry::LongValues;
 use super::read::range_some;
 use super::trees::{Named, OrderedTrees};
 use crate::store::{Now, Room, Store};
@@ -24,9 +25,9 @@ use crate::types::object::On;
 use remora_arena::{
     Journal, NewRecord, Slot, flip_dead, kind_of, lengths_of, slot_of, write_pending,
 };
-use remora_index::btree::{Change, Direction};
-use remora_index::hash::{record_key, record_value};
-use remora_layout::btree::{LongValue, Value, ValueKind, long_key};
+use remora_index::btree::Direction;
+use remora_index::hash::record_key;
+use remora_layout::btree::{LongValue, ValueKind, long_key};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{RANGE_TURN_BYTES, RANGE_TURN_KEYS, RELEASE_RECORDS};
@@ -35,35 +36,6 @@ use remora_layout::packed::Field;
 use remora_layout::pointer::RemotePointer;
 use remora_protocol::message::Status;
 use std::ops::Bound;
-
-/// Values of one tree that lie in records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct LongValues {
-    /// How many.
-    pub values: u64,
-    /// Bytes of their slots.
-    pub bytes: u64,
-}
-
-/// A change that is planned whole, and whose memory is taken: it is to be published next.
-#[must_use = "the memory that it has taken is lost"]
-pub(super) struct Planned {
-    pub change: Change,
-    /// The record of the present value, if it lies in one.
-    pub old: Option<u32>,
-    /// The record of the next value, if it is to lie in one.
-    pub new: Option<Slot>,
-}
-
-/// A value as users see it, wherever it lies.
-pub(super) fn field_of<'s, J: Journal>(store: &'s Store<J>, value: Value<'s>) -> Field<'s> {
-    match LongValue::of(value) {
-        None => Field { value: value.bytes, is_link: value.kind == ValueKind::Link },
-        Some(LongValue { at, is_link }) => {
-            Field { value: record_value(&store.owner, at.slot), is_link }
-        }
-    }
-}
 
 fn slot_bytes<J: Journal>(store: &Store<J>, slot: u32) -> u64 {
     store.slots.bytes_of(slot_of(&store.owner, slot))

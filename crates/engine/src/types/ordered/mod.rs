@@ -5,6 +5,7 @@
 //! without keys stays: its settings are its own.
 
 mod change;
+mod entry;
 mod held;
 mod long;
 mod read;

@@ -1,7 +1,6 @@
 //! Reads: of one key, and of many in turns.
 
-use super::change::{native, with_text};
-use super::long::{LongValues, field_of};
+use super::entry::{LongValues, field_of, native, with_text};
 use super::trees::{Named, OrderedTrees};
 use crate::store::Store;
 use crate::types::content::Content;

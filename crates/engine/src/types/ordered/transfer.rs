@@ -1,7 +1,6 @@
 //! A tree on its way to another key: a piece is a list of keys, as users write them, and values.
 
-use super::change::with_text;
-use super::long::field_of;
+use super::entry::{field_of, with_text};
 use super::read::{OwnFrom, range_some};
 use super::trees::OrderedTrees;
 use crate::store::{DumpAt, Store};

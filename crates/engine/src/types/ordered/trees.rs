@@ -1,6 +1,6 @@
 //! The trees of a shard, and how one is made and ends.
 
-use super::long::LongValues;
+use super::entry::LongValues;
 use crate::store::{Now, Store};
 use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
