@@ -13,6 +13,7 @@ use remora_tests::{
 };
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 fn call(resp: &mut Resp, words: &[&[u8]]) -> Value {
     resp.try_call(words).expect("it replies")
@@ -544,4 +545,46 @@ fn long_values_beside_a_writer_are_none_older_than_one_that_was_shown() {
     let info = writer.ordered_info(&tree).unwrap().unwrap();
     assert!(info.long_values > 0 && info.keys == CHANGED as u64);
     writer.del(b"t").unwrap();
+}
+
+/// Changes are durable late: a reader that keeps the upper nodes still needs one round trip, and asks
+/// only for what is not durable yet.
+#[test]
+fn kept_nodes_lead_to_durable_leaves() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    for durability in ["--durability=fsync", "--durability=everysec"] {
+        let data_dir = format!("--data-dir={data}/{durability}");
+        let server = ServerProcess::start(&["--max-memory=64MiB", durability, &data_dir]);
+        let mut session = server.session_with(&options());
+        let mut tree = session.open_ordered(b"t").unwrap();
+        let settings = OrderedSettings { fan_out: 8, ..OrderedSettings::of(KeyForm::Integers) };
+        assert!(session.ordered_create(&tree, settings).unwrap());
+        for number in 0..4_000u32 {
+            let text = number.to_string();
+            session.ordered_set(&tree, text.as_bytes(), (text.as_bytes(), false)).unwrap();
+        }
+        // Until the last change is durable.
+        std::thread::sleep(Duration::from_millis(2_500));
+        let mut get = |number: u32| {
+            let text = number.to_string();
+            let got = session.ordered_get(&mut tree, text.as_bytes(), Path::Read).unwrap();
+            assert_eq!(got.value.as_ref().unwrap().value, text.as_bytes());
+            got
+        };
+        (0..4_000).for_each(|number| drop(get(number)));
+        let (mut asked, mut trips, mut lapsed) = (0, 0, 0);
+        for number in 0..4_000 {
+            let got = get(number * 7 % 4_000);
+            asked += u64::from(!got.served_by.is_read());
+            trips += got.counts.round_trips;
+            lapsed += got.counts.read_lease_lapsed;
+        }
+        assert!(asked <= lapsed, "{durability}: {asked} were asked, {lapsed} leases lapsed");
+        assert!(trips - lapsed <= 4_100, "{durability}: {trips} round trips");
+        let range = OrderedRange { from: Bound::Included(b"5"), to: Bound::Unbounded };
+        let found = session.ordered_range(&mut tree, range, (false, 100), Path::Read).unwrap();
+        assert_eq!(found.entries.len(), 100);
+        assert!(found.served_by.is_read() || found.counts.read_lease_lapsed > 0, "{found:?}");
+    }
 }

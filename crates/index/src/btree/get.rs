@@ -89,7 +89,6 @@ impl<'k> Get<'k> {
     /// Reads the durable sequence in the batch of the root. Call it before the walk wants anything.
     pub fn want_durable(&mut self) {
         self.wants_durable = true;
-        self.durable = 0;
     }
 
     /// The value, once it has found one.
@@ -191,7 +190,10 @@ impl Walk for Get<'_> {
         }
         let expected = Expected { at: Some(at), tree: self.tree, level };
         match OrderedNode::verify(bytes, self.home, expected, proof) {
-            Ok(node) if node.changed_at() > self.durable => Step::Ask(AskReason::Pending),
+            // A change marks the leaves that it divides or joins: what leads to them need not be durable.
+            Ok(node) if node.is_leaf() && node.changed_at() > self.durable => {
+                Step::Ask(AskReason::Pending)
+            }
             Ok(node) => self.take(&node),
             Err(NotANode::Dead) => Step::Restart,
             Err(NotANode::Torn) => {

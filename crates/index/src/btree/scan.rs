@@ -211,7 +211,6 @@ impl Scan {
     /// Reads the durable sequence in the batch of the root. Call it before the walk wants anything.
     pub fn want_durable(&mut self) {
         self.wants_durable = true;
-        self.durable = 0;
     }
 
     /// The durable sequence, as far as it is known.
@@ -597,7 +596,10 @@ impl Walk for Scan {
         }
         let expected = Expected { at: Some(at), tree: self.tree, level };
         match OrderedNode::verify(bytes, self.home, expected, proof) {
-            Ok(node) if node.changed_at() > self.durable => Step::Ask(AskReason::Pending),
+            // A change marks the leaves that it divides or joins: what leads to them need not be durable.
+            Ok(node) if node.is_leaf() && node.changed_at() > self.durable => {
+                Step::Ask(AskReason::Pending)
+            }
             Ok(node) => {
                 self.nodes += 1;
                 // A range of no key is known to be empty before any leaf is.

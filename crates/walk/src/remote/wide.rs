@@ -132,15 +132,17 @@ impl<'c, W: Walk> Wide<'c, W> {
         let end = self.feed_all(reads, cost);
         cost.fetched(self.rounds, 0, 0);
         if !W::NEEDS_INNER_NODES {
-            self.forget_misleading(matches!(end, Ok(End::Found(_))));
+            self.forget_misleading(&end);
         }
         end
     }
 
-    /// Forgets the cached nodes that led astray: all that it used if it did not find its way, and those
-    /// of the lowest level if it had to go around.
-    fn forget_misleading(&mut self, is_found: bool) {
-        if is_found && self.walk.detours() == 0 {
+    /// Forgets the cached nodes that led astray: all that it used if it has to begin again, or to ask
+    /// after it went around; those of the lowest level if it went around and found its way.
+    fn forget_misleading<E>(&mut self, end: &Result<EndOf<W>, E>) {
+        let went_around = self.walk.detours() > 0;
+        let is_found = matches!(end, Ok(End::Found(_)));
+        if !went_around && !matches!(end, Ok(End::Restart)) {
             return;
         }
         let lowest = self.used.iter().map(|(_, level)| *level).min();
