@@ -553,7 +553,7 @@ fn long_values_beside_a_writer_are_none_older_than_one_that_was_shown() {
 fn kept_nodes_lead_to_durable_leaves() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
-    for durability in ["--durability=fsync", "--durability=everysec"] {
+    for durability in ["--durability=memory", "--durability=fsync", "--durability=everysec"] {
         let data_dir = format!("--data-dir={data}/{durability}");
         let server = ServerProcess::start(&["--max-memory=64MiB", durability, &data_dir]);
         let mut session = server.session_with(&options());

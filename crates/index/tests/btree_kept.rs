@@ -159,7 +159,7 @@ fn run(keys: KeyForm, fan_out: usize, calm: u64, seed: u64, counts: &mut Counts)
         counts.found += u64::from(value.is_some());
         checker.check(key, (from, reader.replay.time), value);
         if random.one_in(200) {
-            reader.cache.choose(BTreeSet::from([reader.header.root]));
+            reader.cache.choose(BTreeSet::from([reader.header.root]), 1 << 10);
         } else if random.one_in(200) {
             reader.cache.clear();
         }

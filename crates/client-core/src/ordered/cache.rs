@@ -159,8 +159,12 @@ pub(super) fn choose_together(
         let (tree, at) = known.places[index];
         sets[tree].insert(at);
     }
+    // Where memory alone is the limit, what is left over is for nodes that come later.
+    let left = bytes.saturating_sub(chosen.nodes().count() * average);
+    let is_memory_alone = limits == FatRootLimits::nodes(usize::MAX);
+    let spare_bytes = if is_memory_alone { left / trees.len().max(1) } else { 0 };
     for ((_, cache), set) in trees.iter_mut().zip(sets) {
-        cache.choose(set);
+        cache.choose(set, spare_bytes);
     }
 }
 
@@ -183,8 +187,9 @@ impl Known {
             if let Some(node) = cache.node(at).and_then(OrderedNode::parse) {
                 self.weighed[next].ranges = node.entries();
                 let children = (0..node.entries()).filter_map(|index| node.child(index));
-                let visited = children.filter(|&child| node.level() > 1 && cache.visits(child) > 0);
-                for child in visited.take(limits.nodes) {
+                let is_known = |child| cache.visits(child) > 0 || cache.node(child).is_some();
+                let known = children.filter(|&child| node.level() > 1 && is_known(child));
+                for child in known.take(limits.nodes) {
                     self.push(tree, Some(next), child, cache);
                 }
             }

@@ -66,15 +66,24 @@ pub struct NodeCache {
     by_level: BTreeMap<u8, BTreeSet<NodeRef>>,
     /// None: visits are not counted.
     others: Option<Others>,
-    /// The nodes that may be cached; none: any.
-    chosen: Option<BTreeSet<NodeRef>>,
+    /// None: any node may be cached.
+    choice: Option<Choice>,
+}
+
+/// The nodes that are to be cached.
+#[derive(Debug)]
+struct Choice {
+    nodes: BTreeSet<NodeRef>,
+    /// Bytes for others beside, and those that they take.
+    spare_bytes: usize,
+    spared_bytes: usize,
 }
 
 impl NodeCache {
     /// An empty cache.
     pub fn new(most_bytes: usize) -> Self {
         let (nodes, by_level) = (BTreeMap::new(), BTreeMap::new());
-        Self { most_bytes, bytes: 0, nodes, by_level, others: None, chosen: None }
+        Self { most_bytes, bytes: 0, nodes, by_level, others: None, choice: None }
     }
 
     /// An empty cache that counts how often inner nodes are visited: the cached ones, and so many
@@ -96,11 +105,12 @@ impl NodeCache {
         self.nodes.get(&at).map(|kept| kept.visits).or_else(other).unwrap_or(0)
     }
 
-    /// Caches these nodes from now on, as they are read, and no others. Halves the counts, so that
-    /// later visits weigh more than those before.
-    pub fn choose(&mut self, chosen: BTreeSet<NodeRef>) {
+    /// Caches these nodes from now on, as they are read, and others only in so many bytes beside. Halves
+    /// the counts, so that later visits weigh more than those before.
+    pub fn choose(&mut self, nodes: BTreeSet<NodeRef>, spare_bytes: usize) {
+        self.choice = None;
         let dropped: Vec<NodeRef> =
-            self.nodes.keys().filter(|at| !chosen.contains(at)).copied().collect();
+            self.nodes.keys().filter(|at| !nodes.contains(at)).copied().collect();
         for at in dropped {
             self.forget(at);
         }
@@ -110,7 +120,7 @@ impl NodeCache {
         if let Some(others) = &mut self.others {
             others.halve();
         }
-        self.chosen = Some(chosen);
+        self.choice = Some(Choice { nodes, spare_bytes, spared_bytes: 0 });
     }
 
     /// Bytes of the cached nodes.
@@ -154,11 +164,15 @@ impl NodeCache {
         if let Some(others) = &mut self.others {
             others.count(at, 1);
         }
-        let may_be = self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&at));
-        if !may_be || bytes.len() > self.most_bytes {
+        if bytes.len() > self.most_bytes {
             return;
         }
         self.forget(at);
+        if let Some(choice) = self.choice.as_ref().filter(|choice| !choice.nodes.contains(&at))
+            && choice.spared_bytes + bytes.len() > choice.spare_bytes
+        {
+            return;
+        }
         // Bounded: each turn takes a node away.
         while self.bytes + bytes.len() > self.most_bytes {
             let Some((lowest, nodes)) = self.by_level.iter_mut().next() else { return };
@@ -168,14 +182,23 @@ impl NodeCache {
         let visits = self.others.as_mut().and_then(|others| others.visits.remove(&at));
         let (version, visits) = (version_of(bytes), visits.unwrap_or(0));
         self.bytes += bytes.len();
+        self.spare(at, |spared| spared + bytes.len());
         self.nodes.insert(at, Kept { level, version, visits, bytes: bytes.into() });
         self.by_level.entry(level).or_default().insert(at);
+    }
+
+    /// Counts the bytes of a node that was not chosen.
+    fn spare(&mut self, at: NodeRef, change: impl FnOnce(usize) -> usize) {
+        if let Some(choice) = self.choice.as_mut().filter(|choice| !choice.nodes.contains(&at)) {
+            choice.spared_bytes = change(choice.spared_bytes);
+        }
     }
 
     /// Forgets a node that has changed; its visits count on.
     pub fn forget(&mut self, at: NodeRef) {
         let Some(Kept { level, bytes, visits, .. }) = self.nodes.remove(&at) else { return };
         self.bytes -= bytes.len();
+        self.spare(at, |spared| spared - bytes.len());
         if let Some(nodes) = self.by_level.get_mut(&level) {
             nodes.remove(&at);
             if nodes.is_empty() {
@@ -202,6 +225,28 @@ mod tests {
 
     fn at(slot: u32) -> NodeRef {
         NodeRef { slot, generation: 1 }
+    }
+
+    #[test]
+    fn chosen_nodes_have_their_room_and_others_what_is_spare() {
+        let mut cache = NodeCache::counting(1_000, 10);
+        for slot in 1..=5 {
+            cache.keep(at(slot), 1, &[1; 100]);
+        }
+        assert!(cache.visit(at(2)).is_some());
+        assert_eq!((cache.visits(at(1)), cache.visits(at(2))), (1, 2));
+        cache.choose(BTreeSet::from([at(2), at(9)]), 150);
+        assert_eq!((cache.len(), cache.visits(at(1)), cache.visits(at(2))), (1, 0, 1));
+        for slot in 3..=6 {
+            cache.keep(at(slot), 1, &[1; 100]);
+        }
+        assert!(cache.node(at(3)).is_some() && cache.node(at(4)).is_none(), "one has room");
+        cache.keep(at(9), 1, &[1; 100]);
+        assert!(cache.node(at(9)).is_some(), "it was chosen");
+        cache.forget(at(3));
+        cache.keep(at(4), 1, &[1; 100]);
+        assert!(cache.node(at(4)).is_some() && cache.bytes() == 300);
+        assert_eq!(cache.visits(at(3)), 1, "they count on");
     }
 
     #[test]
