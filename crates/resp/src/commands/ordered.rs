@@ -12,8 +12,8 @@ use remora_layout::btree::{
     KeyForm, LEVEL_INFO_WORDS, LevelInfo, NodeInfo, ORDERED_INFO_WORDS, OrderedInfo,
 };
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_LONG_BYTES,
-    MAX_ORDERED_VALUE_BYTES, MAX_TREE_HEIGHT, MIN_FAN_OUT, WORD_BYTES,
+    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MAX_TREE_HEIGHT,
+    MIN_FAN_OUT, WORD_BYTES,
 };
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
@@ -197,9 +197,6 @@ fn btree_set(words: Words<'_>, _now: u64) -> ParseResult<'_> {
         _ => return Err(CommandError::Syntax),
     };
     let value = words.get(3);
-    if value.len() > MAX_ORDERED_LONG_BYTES {
-        return Err(CommandError::ValueTooLong);
-    }
     let (key, value) = (tree_key(words.get(2))?, Field { value, is_link });
     request(words, OrderedCommand::Set { key, value }, &SET)
 }
