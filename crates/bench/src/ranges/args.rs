@@ -13,8 +13,8 @@ use remora_layout::limits::{
 
 /// Bytes of an integer key, and of the number in a value.
 pub const NUMBER_BYTES: usize = 8;
-/// Fewest bytes of a byte string as a key: "key:" and the digits of the greatest record.
-const MIN_KEY_BYTES: usize = 14;
+/// Fewest bytes of a byte string as a key.
+const MIN_KEY_BYTES: usize = NUMBER_BYTES + 1;
 /// Keys of one range.
 const MAX_RANGE: usize = 1 << 20;
 /// Leaves at a time.
@@ -80,7 +80,7 @@ pub struct RangesArgs {
     /// The order in which they are loaded.
     #[arg(long, value_enum, default_value_t = LoadOrder::Ascending)]
     pub load: LoadOrder,
-    /// Bytes of a key: with 8 the tree has integers, with more byte strings, "key:" and digits.
+    /// Bytes of a key: with 8 the tree has integers, with more byte strings of digits.
     #[arg(long, value_name = "N", default_value_t = NUMBER_BYTES)]
     pub key_bytes: usize,
     /// Bytes of a value; the first eight are the record's number.
@@ -93,7 +93,7 @@ pub struct RangesArgs {
     #[arg(long, value_enum, default_value_t = KeptBy::Greedy)]
     pub cache_policy: KeptBy,
     /// Bytes of inner nodes that each client keeps, at most.
-    #[arg(long, value_name = "N", default_value_t = 64 << 20)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     pub cache_bytes: usize,
     /// Ranges that the fat root tells apart, at most (greedy).
     #[arg(long, value_name = "N", default_value_t = FatRootLimits::PUBLISHED.ranges)]
@@ -169,6 +169,13 @@ impl RangesArgs {
         within("--value-bytes", self.value_bytes, NUMBER_BYTES, MAX_ORDERED_VALUE_BYTES)?;
         within("--range-len", self.range_len, 0, MAX_RANGE)?;
         within("--parallel", self.parallel, 0, MAX_PARALLEL)?;
+        let most = 10u64.saturating_pow(self.key_bytes.min(19) as u32);
+        if self.key_bytes > NUMBER_BYTES && self.records as u64 > most {
+            return Err(usage(format!(
+                "--key-bytes: {} have no room for the digits of all records",
+                self.key_bytes
+            )));
+        }
         within("--cache-bytes", self.cache_bytes, 0, MAX_CACHE_BYTES)?;
         if self.key_bytes != NUMBER_BYTES
             && !(MIN_KEY_BYTES..=MAX_ORDERED_KEY_BYTES).contains(&self.key_bytes)
@@ -320,7 +327,7 @@ mod tests {
             "--fanout 257",
             "--value-bytes 7",
             "--value-bytes 1025",
-            "--key-bytes 9",
+            "--key-bytes 7",
             "--key-bytes 1025",
             "--reads 1.1",
             "--dist file:x",

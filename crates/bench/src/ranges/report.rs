@@ -17,7 +17,10 @@ pub struct RangesReport {
     figures: Figures,
     asked: u64,
     read: u64,
+    hits: u64,
+    stale: u64,
     retries: u64,
+    lease_expired: u64,
     read_lease_lapsed: u64,
     /// Of the lookups by READs: nodes between the root and the entries, the kept ones among them. None
     /// if there was no such lookup.
@@ -28,13 +31,17 @@ pub struct RangesReport {
     network_nodes_per_op: f64,
     /// Share of the lookups by their round trips: none, one, two and so on, the last one all beyond.
     round_trips_share: Vec<f64>,
-    entries_per_op: f64,
+    results_per_op: f64,
+    /// Records that were set, new or not.
+    inserts_per_s: f64,
     tree_height: u64,
     tree_nodes: u64,
     bytes_per_key: f64,
-    /// Of one client, at the end.
-    cached_bytes: f64,
-    cached_nodes: f64,
+    /// Of inner nodes that one client may keep.
+    cache_bytes: usize,
+    /// That one client kept at the end, and how many nodes.
+    kept_bytes: f64,
+    kept_nodes: f64,
     adapts: bool,
     transport: &'static str,
     /// Set where they say nothing about real devices.
@@ -71,19 +78,24 @@ impl RangesReport {
             figures: outcome.figures(),
             asked: outcome.costs.asked,
             read: outcome.costs.read,
+            hits: outcome.costs.hits,
+            stale: outcome.costs.stale,
             retries: outcome.costs.retries,
+            lease_expired: outcome.costs.lease_expired,
             read_lease_lapsed: outcome.costs.read_lease_lapsed,
             nodes_visited_per_op: (found.by_reads > 0)
                 .then(|| share(found.nodes_visited, found.by_reads)),
             nodes_read_per_op: share(outcome.costs.nodes, found.lookups),
             network_nodes_per_op: 0.0,
             round_trips_share: found.by_round_trips.map(|of| share(of, found.lookups)).to_vec(),
-            entries_per_op: share(found.entries, found.lookups),
+            results_per_op: share(found.entries, found.lookups),
+            inserts_per_s: found.writes as f64 / outcome.elapsed.as_secs_f64().max(1e-9),
             tree_height: info.height,
             tree_nodes: info.nodes,
             bytes_per_key: share(info.bytes, info.keys),
-            cached_bytes: per_client(found.cached.0),
-            cached_nodes: per_client(found.cached.1),
+            cache_bytes: args.cache().bytes,
+            kept_bytes: per_client(found.kept.0),
+            kept_nodes: per_client(found.kept.1),
             adapts: args.adapts(),
             transport: transport.name,
             times: transport.is_software_rdma.then_some("meaningless: software RDMA"),
@@ -147,7 +159,7 @@ impl RangesReport {
         writeln!(
             out,
             "kept         {:.0} nodes, {:.0} bytes, for each client",
-            self.cached_nodes, self.cached_bytes
+            self.kept_nodes, self.kept_bytes
         )?;
         writeln!(out, "answered     {} by READs, {} asked", self.read, self.asked)?;
         writeln!(

@@ -47,7 +47,7 @@ impl Texts {
         into.clear();
         let written = match self.keys {
             KeyForm::Integers => write!(into, "{index}"),
-            KeyForm::Bytes => write!(into, "key:{index:0>width$}", width = self.key_bytes - 4),
+            KeyForm::Bytes => write!(into, "{index:0>width$}", width = self.key_bytes),
         };
         written.expect("a String takes all");
     }
@@ -192,12 +192,14 @@ pub struct Found {
     pub by_reads: u64,
     /// Entries found.
     pub entries: u64,
+    /// Records set.
+    pub writes: u64,
     /// Nodes that READs led through, the kept ones among them.
     pub nodes_visited: u64,
     /// Lookups by their round trips, from none on; the last one counts all beyond.
     pub by_round_trips: [u64; TOLD_APART],
     /// Bytes of kept nodes, and how many, at the end, of all clients.
-    pub cached: (usize, usize),
+    pub kept: (usize, usize),
 }
 
 impl AddAssign for Found {
@@ -205,11 +207,12 @@ impl AddAssign for Found {
         self.lookups += other.lookups;
         self.by_reads += other.by_reads;
         self.entries += other.entries;
+        self.writes += other.writes;
         self.nodes_visited += other.nodes_visited;
         for (sum, more) in self.by_round_trips.iter_mut().zip(other.by_round_trips) {
             *sum += more;
         }
-        self.cached = (self.cached.0 + other.cached.0, self.cached.1 + other.cached.1);
+        self.kept = (self.kept.0 + other.kept.0, self.kept.1 + other.kept.1);
     }
 }
 
@@ -246,9 +249,12 @@ impl Reader {
             ops: lookups.timed(number)?,
         };
         let mut key = String::new();
-        for op in lookups.learning(number)? {
+        // Who always asks has nothing to learn.
+        let learning =
+            if reader.path == Path::Ask { Vec::new() } else { lookups.learning(number)? };
+        for op in learning {
             reader.texts.key(op.index(), &mut key);
-            reader.session.ordered_get(&mut reader.tree, key.as_bytes(), reader.path)?;
+            reader.look_up(op.index(), &key, &mut Found::default())?;
         }
         if !args.adapts() {
             reader.tree.settle_cache();
@@ -270,20 +276,26 @@ impl Reader {
                     let is_new =
                         self.session.ordered_set(&self.tree, key.as_bytes(), (&value, false))?;
                     tally.missing += u64::from(is_new);
+                    found.writes += 1;
                     return Ok(());
                 }
-                let (missing, wrong) = match self.range_len {
-                    0 => self.get(op.index(), &key, &mut found)?,
-                    _ => self.range(op.index(), &key, &mut found)?,
-                };
+                let (missing, wrong) = self.look_up(op.index(), &key, &mut found)?;
                 tally.missing += missing;
                 tally.wrong += wrong;
                 Ok(())
             })?;
         }
         let ended = Instant::now();
-        found.cached = self.tree.cached();
+        found.kept = self.tree.cached();
         Ok((Share { meter, ended, costs: costs_of(&self.session) - before }, found))
+    }
+
+    /// Looks a key up, or those from it on. How many are missing, and how many wrong.
+    fn look_up(&mut self, index: u32, key: &str, found: &mut Found) -> anyhow::Result<(u64, u64)> {
+        match self.range_len {
+            0 => self.get(index, key, found),
+            _ => self.range(index, key, found),
+        }
     }
 
     /// Looks one key up. How many are missing, and how many wrong.
