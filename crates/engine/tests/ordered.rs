@@ -367,3 +367,44 @@ fn full_memory_refuses_a_change_and_keeps_the_tree() {
     assert_eq!(ask(&mut shard, OrderedCommand::Count { range: OrderedRange::ALL }).1, 0);
     shard.audit().unwrap();
 }
+
+#[test]
+fn a_tree_of_one_entry_takes_one_node_and_some_hundred_bytes_of_the_heap() {
+    const TREES: u64 = 200;
+    let of = OrderedSettings::of;
+    let short = OrderedSettings { key_bytes: 64, value_bytes: 32, ..of(KeyForm::Bytes) };
+    let large = OrderedSettings { fan_out: 256, ..of(KeyForm::Bytes) };
+    let cases = [
+        (of(KeyForm::Bytes), 8 << 10),
+        (of(KeyForm::Integers), 4 << 10),
+        (short, 4 << 10),
+        (large, 16 << 10),
+    ];
+    for (settings, bytes) in cases {
+        let mut shard = shard(32 << 20);
+        shard.tick(NOW);
+        let before = shard.stats().heap_bytes;
+        for number in 0..TREES {
+            let name = format!("user{number}");
+            let mut ask = |command: OrderedCommand<'_>| {
+                let request = command.request();
+                let command = Command::Of { key: name.as_bytes(), request };
+                let reply = shard.execute(&command, shard.hash(name.as_bytes()), NOW);
+                assert_eq!(reply.status, Status::Ok);
+                reply.value.map(<[u8]>::to_vec)
+            };
+            ask(OrderedCommand::Create(settings));
+            ask(OrderedCommand::Set { key: b"1", value: Field { value: b"one", is_link: false } });
+            let info = ask(OrderedCommand::Info).unwrap();
+            let info = OrderedInfo::from_words(&<[u64; _]>::read_from_bytes(&info).unwrap());
+            let OrderedInfo { nodes, bytes: taken, .. } = info.unwrap();
+            assert_eq!((nodes, taken), (1, bytes), "{settings:?}");
+        }
+        shard.tick(NOW);
+        let on_heap = (shard.stats().heap_bytes - before) / TREES;
+        assert!(on_heap < 1_000, "{on_heap} bytes of the heap");
+        let stats = shard.stats();
+        assert_eq!((stats.ordered_trees, stats.ordered_bytes), (TREES, TREES * bytes));
+        shard.audit().unwrap();
+    }
+}

@@ -31,6 +31,8 @@ struct Run {
 /// The places of one tree.
 pub(crate) struct Pool {
     place_bytes: usize,
+    /// Places that the first run has room for, at least.
+    first_places: usize,
     runs: Vec<Run>,
     free: Vec<u32>,
     taken_bytes: usize,
@@ -43,10 +45,11 @@ pub(crate) fn word_of(at: NodeRef, word: usize) -> usize {
 }
 
 impl Pool {
-    /// No places yet; each will have at least so many bytes.
-    pub fn new(bytes: usize) -> Self {
+    /// No places yet; each will have at least so many bytes, and the first run room for so many.
+    pub fn new(bytes: usize, first_places: usize) -> Self {
         Self {
             place_bytes: bytes.next_multiple_of(SLOT_UNIT_BYTES),
+            first_places,
             runs: Vec::new(),
             free: Vec::new(),
             taken_bytes: 0,
@@ -63,12 +66,12 @@ impl Pool {
     /// Bytes of a run that has room for one change of a tree, and is as long as the next
     /// one would be.
     pub fn wanted_run_bytes(&self) -> usize {
-        let least = 2 * self.least_run_bytes();
+        let least = 2 * (4 * self.place_bytes).next_multiple_of(PAGE_BYTES);
         self.taken_bytes.clamp(least, NODE_RUN_BYTES.max(least))
     }
 
     fn least_run_bytes(&self) -> usize {
-        (4 * self.place_bytes).next_multiple_of(PAGE_BYTES)
+        (self.first_places * self.place_bytes).next_multiple_of(PAGE_BYTES)
     }
 
     /// Bytes that its lists take on the heap.
@@ -160,7 +163,9 @@ impl Pool {
                     self.taken_bytes += bytes;
                     return Ok(());
                 }
-                Err(_) if bytes > least => bytes = (bytes / 2).next_multiple_of(PAGE_BYTES),
+                Err(_) if bytes > least => {
+                    bytes = (bytes / 2).next_multiple_of(PAGE_BYTES).max(least);
+                }
                 Err(full) => return Err(full),
             }
         }

@@ -867,9 +867,16 @@ impl KeyForm {
 
     /// A key of a tree of this form as users write it.
     pub fn text(self, key: &[u8]) -> Vec<u8> {
+        self.with_text(key, <[u8]>::to_vec)
+    }
+
+    /// Hands over a key as users write it.
+    pub fn with_text<R>(self, key: &[u8], each: impl FnOnce(&[u8]) -> R) -> R {
         match (self, key.try_into()) {
-            (Self::Integers, Ok(bytes)) => u64::from_be_bytes(bytes).to_string().into_bytes(),
-            _ => key.to_vec(),
+            (Self::Integers, Ok(bytes)) => {
+                each(itoa::Buffer::new().format(u64::from_be_bytes(bytes)).as_bytes())
+            }
+            _ => each(key),
         }
     }
 }

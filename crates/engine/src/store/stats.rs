@@ -72,6 +72,10 @@ pub struct ShardStats {
     pub objects_expired: u64,
     /// Bytes of the arena that trees and their objects' records take.
     pub tree_bytes: u64,
+    /// Ordered trees, which count as keys too.
+    pub ordered_trees: u64,
+    /// Bytes of the arena that ordered trees and the records of their values take.
+    pub ordered_bytes: u64,
     /// GEO keys, which count as keys too.
     pub geo_keys: u64,
     /// Members of all GEO keys.

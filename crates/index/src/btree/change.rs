@@ -27,6 +27,9 @@ enum Work {
     Set(WriteSet),
 }
 
+/// Many trees stay small: the first run holds the root alone.
+const FIRST_RUN_NODES: usize = 1;
+
 impl Tree {
     /// An empty tree, whose header is to lie at `at`:
     /// [`remora_layout::btree::ORDERED_ROOT_BYTES`] that are the caller's, under a generation never
@@ -41,7 +44,7 @@ impl Tree {
         options: Options,
     ) -> Result<Self, TreeError> {
         let options = options.checked()?;
-        let mut pool = Pool::new(options.node_bytes);
+        let mut pool = Pool::new(options.node_bytes, FIRST_RUN_NODES);
         let root = pool.take(arena)?;
         let header = OrderedHeader {
             fan_out: options.fan_out as u16,
@@ -50,10 +53,9 @@ impl Tree {
             node_bytes: options.node_bytes as u32,
             root,
         };
-        let scratch = vec![0; options.node_bytes];
         let (pins, mending) = (Pins::default(), Mending::default());
         let accesses = Accesses::default();
-        let path = Vec::new();
+        let (scratch, path) = (Vec::new(), Vec::new());
         let mut tree = Self {
             home,
             at,
@@ -70,6 +72,7 @@ impl Tree {
         store_new(&mut tree, arena, root, &Image::default());
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
+        tree.scratch = Vec::new();
         Ok(tree)
     }
 

@@ -4,13 +4,14 @@
 //!
 //! They are published in the order of the module's text, as the others are.
 
+use super::image::{items_at_share, separator};
 use super::plan::{ASCENDING, HALF, are_few, store_new_bytes, store_over_bytes};
 use super::tree::Tree;
 use crate::pool::Arena;
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
-    Content, Item, KeyForm, OrderedNode, Ownership, Payload, Splice, Value, common_bytes, encode,
-    encoded_bytes, item_bytes, prefix_bytes, room_bytes,
+    Content, Item, OrderedNode, Ownership, Payload, Splice, Value, encode, encoded_bytes,
+    item_bytes, prefix_bytes, room_bytes,
 };
 use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, WORD_BYTES};
 use remora_layout::node::{NodeRef, word};
@@ -65,7 +66,7 @@ pub(super) fn set<J: Journal>(
     match found.position {
         Ok(index) => {
             let splice = Splice::Replace(item.payload);
-            let Some(used) = node.spliced(index, splice, &mut tree.scratch) else {
+            let Some(used) = node.spliced(index, splice, tree.node_scratch()) else {
                 return Ok(None);
             };
             let is_alone =
@@ -73,7 +74,7 @@ pub(super) fn set<J: Journal>(
             Ok(is_alone.then_some(Edit::Leaf(found.at, used)))
         }
         Err(index) if node.entries() < tree.options.fan_out => {
-            let used = node.spliced(index, Splice::Insert(item), &mut tree.scratch);
+            let used = node.spliced(index, Splice::Insert(item), tree.node_scratch());
             Ok(used.map(|used| Edit::Leaf(found.at, used)))
         }
         Err(index) => divide(tree, arena, found.at, index, item),
@@ -91,7 +92,7 @@ pub(super) fn remove<J: Journal>(
     if may_join(tree, owner, node.entries() - 1) {
         return None;
     }
-    let used = node.spliced(index, Splice::Remove, &mut tree.scratch)?;
+    let used = node.spliced(index, Splice::Remove, tree.node_scratch())?;
     Some(Edit::Leaf(found.at, used))
 }
 
@@ -135,18 +136,6 @@ impl Entries {
     }
 }
 
-/// The items of the left one of two leaves that have so many of 100 bytes of all; the same as an
-/// image's.
-fn left_items(keys: KeyForm, prefix: usize, items: &[Item<'_>], share: usize) -> usize {
-    let whole: usize = items.iter().map(|item| item_bytes(keys, prefix, item)).sum();
-    let mut before = 0;
-    let first_behind = items.iter().position(|item| {
-        before += item_bytes(keys, prefix, item);
-        before * 100 > whole * share
-    });
-    first_behind.unwrap_or(0).clamp(1, items.len() - 1)
-}
-
 /// Plans the division of a full leaf; `None` if its parent has no room, or others hold its address.
 fn divide<J: Journal>(
     tree: &mut Tree,
@@ -181,12 +170,9 @@ fn divided<J: Journal>(
     let is_last = node.right().is_none() && index + 1 == items.len();
     let share = if is_last { ASCENDING } else { HALF };
     let prefix = prefix_bytes(keys, node.low(), node.high());
-    let (first, second) = items.split_at(left_items(keys, prefix, &items, share));
-    let next = second[0].key;
-    let separator = match keys {
-        KeyForm::Integers => next,
-        KeyForm::Bytes => &next[..common_bytes(first[first.len() - 1].key, next) + 1],
-    };
+    let bytes = |item: &Item<'_>| item_bytes(keys, prefix, item);
+    let (first, second) = items.split_at(items_at_share(items.iter().map(bytes), share));
+    let separator = separator(keys, first[first.len() - 1].key, second[0].key);
     let whole = Content {
         level: 0,
         is_deep: false,

@@ -1,8 +1,8 @@
 //! A node's content, as a change works on it.
 
 use remora_layout::btree::{
-    Content, Item, KeyForm, OrderedNode, Payload, Value, ValueKind, encoded_bytes, item_bytes,
-    prefix_bytes, room_bytes,
+    Content, Item, KeyForm, OrderedNode, Payload, Value, ValueKind, common_bytes, encoded_bytes,
+    item_bytes, prefix_bytes, room_bytes,
 };
 use remora_layout::limits::MAX_ORDERED_KEY_BYTES;
 use remora_layout::node::NodeRef;
@@ -51,6 +51,30 @@ impl Entry {
             Owned::Child(_, count) => count,
             Owned::Value(..) => 1,
         }
+    }
+}
+
+/// How many of two or more items, by the bytes of each, `share` of 100 of the bytes hold; not all,
+/// and one at least.
+pub(super) fn items_at_share(
+    items: impl ExactSizeIterator<Item = usize> + Clone,
+    share: usize,
+) -> usize {
+    let (count, whole) = (items.len(), items.clone().sum::<usize>());
+    let mut before = 0;
+    let first_behind = items.into_iter().position(|bytes| {
+        before += bytes;
+        before * 100 > whole * share
+    });
+    first_behind.unwrap_or(0).clamp(1, count - 1)
+}
+
+/// The fence between two leaves: the shortest key that tells the last key of the first from the
+/// first of the second.
+pub(super) fn separator<'k>(keys: KeyForm, last: &[u8], next: &'k [u8]) -> &'k [u8] {
+    match keys {
+        KeyForm::Integers => next,
+        KeyForm::Bytes => &next[..common_bytes(last, next) + 1],
     }
 }
 
@@ -152,24 +176,17 @@ impl Image {
     fn index_at_share(&self, room: &Room, share: usize) -> usize {
         let prefix = prefix_bytes(room.keys, &self.low, self.high.as_deref());
         let bytes = |entry: &Entry| item_bytes(room.keys, prefix, &entry.item());
-        let whole: usize = self.entries.iter().map(bytes).sum();
-        let mut before = 0;
-        let first_behind = self.entries.iter().position(|entry| {
-            before += bytes(entry);
-            before * 100 > whole * share
-        });
-        first_behind.unwrap_or(0).clamp(1, self.entries.len() - 1)
+        items_at_share(self.entries.iter().map(bytes), share)
     }
 
     /// The fence between two neighbours in this image: in leaves the shortest key that tells them
     /// apart.
     fn separator(&self, room: &Room, index: usize) -> Vec<u8> {
         let next = &self.entries[index].key;
-        if !self.is_leaf() || room.keys == KeyForm::Integers {
-            return next.clone();
+        match self.is_leaf() {
+            true => separator(room.keys, &self.entries[index - 1].key, next).to_vec(),
+            false => next.clone(),
         }
-        let common = remora_layout::btree::common_bytes(&self.entries[index - 1].key, next);
-        next[..common + 1].to_vec()
     }
 
     /// Divides it at an entry; `right` is the second node's place.

@@ -469,8 +469,9 @@ fn encode_into<J: Journal>(
     image: &Image,
 ) -> usize {
     let ownership = Ownership { at, tree: tree.at, changed_at: arena.changed_at };
-    let scratch = &mut tree.scratch[..];
-    image.with_content(tree.options.keys, |content| encode(content, ownership, scratch))
+    let keys = tree.options.keys;
+    let scratch = tree.node_scratch();
+    image.with_content(keys, |content| encode(content, ownership, scratch))
 }
 
 /// Stores the counts of an inner node, which no other thread reads.

@@ -175,29 +175,6 @@ impl Tree {
         Some(node)
     }
 
-    fn one<'a, J: Journal>(
-        &self,
-        owner: &'a Owner<J>,
-        direction: Direction,
-    ) -> Option<(Vec<u8>, Value<'a>)> {
-        let mut found = None;
-        let range = Range { direction, limit: 1, ..Range::ALL };
-        self.range(owner, range, |key, _| found = Some(key.to_vec()));
-        let key = found?;
-        let value = self.get(owner, &key)?;
-        Some((key, value))
-    }
-
-    /// The smallest key and its value.
-    pub fn first<'a, J: Journal>(&self, owner: &'a Owner<J>) -> Option<(Vec<u8>, Value<'a>)> {
-        self.one(owner, Direction::Ascending)
-    }
-
-    /// The greatest key and its value.
-    pub fn last<'a, J: Journal>(&self, owner: &'a Owner<J>) -> Option<(Vec<u8>, Value<'a>)> {
-        self.one(owner, Direction::Descending)
-    }
-
     /// Keys before a bound, taken as that of a range's beginning.
     fn keys_before<J: Journal>(&self, owner: &Owner<J>, from: Bound<&[u8]>) -> u64 {
         let Some(key) = key_of(from) else { return 0 };

@@ -143,6 +143,7 @@ pub struct Tree {
     pub(super) pool: Pool,
     pub(super) options: Options,
     pub(super) keys: u64,
+    /// The node that is being written. It is lent ([`Tree::swap_scratch`]), or grows at the first use.
     pub(super) scratch: Vec<u8>,
     /// Inner nodes from the root down to the leaf found last, and the index of the child.
     pub(super) path: Vec<(NodeRef, usize)>,
@@ -181,6 +182,21 @@ impl Tree {
     /// Bytes of a run that has room for one change.
     pub fn wanted_run_bytes(&self) -> usize {
         self.pool.wanted_run_bytes()
+    }
+
+    /// Exchanges the buffer in which a change is written, from its plan to its end. Trees that take
+    /// turns share one: between changes none of them has any.
+    pub fn swap_scratch(&mut self, with: &mut Vec<u8>) {
+        std::mem::swap(&mut self.scratch, with);
+    }
+
+    /// The buffer, with room for one node.
+    pub(super) fn node_scratch(&mut self) -> &mut [u8] {
+        let node_bytes = self.options.node_bytes;
+        if self.scratch.len() < node_bytes {
+            self.scratch.resize(node_bytes, 0);
+        }
+        &mut self.scratch[..node_bytes]
     }
 
     /// Bytes that it takes on the heap.

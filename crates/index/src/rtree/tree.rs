@@ -28,6 +28,9 @@ const fn least_percent(kind: TreeKind) -> usize {
 /// Objects of which the memory is fetched at a time, where several are put.
 const AT_A_TIME: usize = 8;
 
+/// Nodes that the first run has room for.
+const FIRST_RUN_NODES: usize = 4;
+
 /// Why a tree was not changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum TreeError {
@@ -99,7 +102,7 @@ impl Tree {
             return Err(TreeError::BadCapacity(capacity));
         }
         let bounds = if kind == TreeKind::Hilbert { bounds.checked()? } else { Rect::default() };
-        let mut pool = Pool::new(node_bytes(capacity));
+        let mut pool = Pool::new(node_bytes(capacity), FIRST_RUN_NODES);
         let root = pool.take(arena)?;
         write_new_node(arena, home, root, NodeShape { entries: 0, level: 0, kind }, 0, &[]);
         let header = TreeHeader {

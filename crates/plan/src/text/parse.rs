@@ -224,8 +224,14 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
     }
 
     fn range(&mut self) -> Result<Range, TextError> {
-        let from = self.read(MIN, |word| bound(word, (b"-", b"+")))?;
-        let to = self.read(MAX, |word| bound(word, (b"+", b"-")))?;
+        let from = self.read(MIN, |word| Some(bound(word, b"-", b"+")))?;
+        let to = self.read(MAX, |word| Some(bound(word, b"+", b"-")))?;
+        // An end at the other end: nothing lies between.
+        let nothing = || Bound::Excluded(Bytes::from(&b"0"[..]));
+        let (from, to) = match (from, to) {
+            (Some(from), Some(to)) => (from, to),
+            _ => (nothing(), nothing()),
+        };
         let is_reverse = self.accept("REV");
         let count = if self.accept("COUNT") { self.number()? } else { u64::MAX };
         let (with_keys, by_key) = (self.accept("WITHKEYS"), self.accept("KEY"));
@@ -252,8 +258,8 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
     }
 }
 
-/// An end of a range; `open` says that there is none, and `wrong` would at the other end.
-fn bound(word: &[u8], (open, wrong): (&[u8], &[u8])) -> Option<Bound<Bytes>> {
+/// An end of a range: `open` says that there is none; `None` is `wrong`, the other end's word.
+fn bound(word: &[u8], open: &[u8], wrong: &[u8]) -> Option<Bound<Bytes>> {
     match word {
         word if word == open => Some(Bound::Unbounded),
         word if word == wrong => None,

@@ -1,6 +1,7 @@
 //! Changes of one key.
 
 use super::entry::{Planned, native, value_of};
+use super::table::Named;
 use super::trees::{OrderedTrees, refusal};
 use crate::store::Store;
 use crate::types::arena::arena_at;
@@ -82,12 +83,12 @@ impl OrderedTrees {
         ahead: u64,
     ) {
         self.show_long(store, root, (old, new));
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let changed_at = store.last_sequence() + ahead;
-        let before = named.tree.heap_bytes();
-        named.tree.publish(&mut arena_at(store, changed_at), change);
-        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
-        if named.tree.wants_mending() && self.held.insert(root) {
+        let wants_mending = self.trees.on(root, |Named { tree, .. }| {
+            tree.publish(&mut arena_at(store, changed_at), change);
+            tree.wants_mending()
+        });
+        if wants_mending && self.held.insert(root) {
             store.to_be_mended = self.held.len() as u64;
         }
         if let Some(old) = old {

@@ -20,16 +20,6 @@ pub(super) fn native<'k>(
     keys.parse(text, integer).ok_or(Status::NotAnInteger)
 }
 
-/// Hands over a key as users write it.
-pub(super) fn with_text<R>(keys: KeyForm, key: &[u8], each: impl FnOnce(&[u8]) -> R) -> R {
-    match (keys, key.try_into()) {
-        (KeyForm::Integers, Ok(bytes)) => {
-            each(itoa::Buffer::new().format(u64::from_be_bytes(bytes)).as_bytes())
-        }
-        _ => each(key),
-    }
-}
-
 pub(super) fn value_of(field: Field<'_>) -> Value<'_> {
     let kind = if field.is_link { ValueKind::Link } else { ValueKind::Bytes };
     Value { kind, bytes: field.value }

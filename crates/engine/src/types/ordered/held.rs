@@ -1,6 +1,7 @@
 //! Addresses that others hold, and mending in quiet times. Neither is data: no entry of the log has
 //! it, and a copy of a tree has its own nodes, whose addresses nobody holds.
 
+use super::table::Named;
 use super::trees::{OrderedTrees, refusal};
 use crate::store::{Now, Store};
 use crate::types::arena::logged_arena;
@@ -44,17 +45,16 @@ impl OrderedTrees {
         let OrderedHold { epoch, for_ms, levels, most_bytes, below } = of;
         let until_ms = now.unix_ms.saturating_add(for_ms);
         let hold = Hold { epoch, until_ms, levels, below };
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
-        let (before, scratch) = (named.tree.heap_bytes(), &mut self.scratch);
+        let scratch = &mut self.scratch;
         scratch.clear();
-        let held = named.tree.hold(&store.owner, hold, |inner| {
+        let each = |inner: &InnerNode| {
             let has_room = scratch.len() + bytes_of(inner) <= most_bytes;
             if has_room {
                 push_inner_node(scratch, inner);
             }
             has_room
-        });
-        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
+        };
+        let held = self.trees.on(root, |named| named.tree.hold(&store.owner, hold, each));
         self.held.insert(root);
         store.to_be_mended = self.held.len() as u64;
         let nodes = held.map_err(refusal)?;
@@ -68,11 +68,7 @@ impl OrderedTrees {
         root: u32,
         epoch: u64,
     ) -> bool {
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
-        let before = named.tree.heap_bytes();
-        let was_there = named.tree.release(&store.owner, epoch);
-        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
-        was_there
+        self.trees.on(root, |named| named.tree.release(&store.owner, epoch))
     }
 
     /// The nodes of a level.
@@ -82,7 +78,7 @@ impl OrderedTrees {
         root: u32,
         (level, limit): (u8, u64),
     ) -> Reply<'_> {
-        let named = self.by_root.get(&root).expect("a root record has its tree");
+        let named = self.trees.named(root);
         let (scratch, mut nodes) = (&mut self.scratch, 0);
         scratch.clear();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -111,13 +107,12 @@ impl OrderedTrees {
 
     /// Looks again at nodes for which there was no memory: nothing holds them.
     pub(super) fn look_again(&mut self) {
-        for root in &self.held {
-            let named = self.by_root.get_mut(root);
-            if let Some(tree) = named.map(|named| &mut named.tree)
+        for &root in &self.held {
+            if let Some(Named { tree, .. }) = self.trees.get(root)
                 && tree.held().epochs == 0
                 && tree.deep_nodes() > 0
             {
-                tree.look_again();
+                self.trees.on(root, |named| named.tree.look_again());
             }
         }
     }
@@ -135,20 +130,18 @@ impl OrderedTrees {
         (root, now): (u32, Now),
         turn: &mut MendTurn,
     ) -> bool {
-        let Some(named) = self.by_root.get_mut(&root) else { return false };
-        if !store.is_live(named.root) {
+        if self.trees.get(root).is_none_or(|named| !store.is_live(named.root)) {
             return false;
         }
-        let tree = &mut named.tree;
-        let before = tree.heap_bytes();
-        tree.lapse(&store.owner, now.unix_ms);
-        let is_held = tree.held().epochs > 0;
-        while turn.left > 0 && tree.wants_mending() {
-            turn.left -= 1;
-            let mended = tree.mend_some(&mut logged_arena(store));
-            turn.goes_on |= mended == Ok(true) || !is_held;
-        }
-        self.heap_bytes = self.heap_bytes + tree.heap_bytes() - before;
-        is_held || tree.wants_mending() || tree.deep_nodes() > 0
+        self.trees.on(root, |Named { tree, .. }| {
+            tree.lapse(&store.owner, now.unix_ms);
+            let is_held = tree.held().epochs > 0;
+            while turn.left > 0 && tree.wants_mending() {
+                turn.left -= 1;
+                let mended = tree.mend_some(&mut logged_arena(store));
+                turn.goes_on |= mended == Ok(true) || !is_held;
+            }
+            is_held || tree.wants_mending() || tree.deep_nodes() > 0
+        })
     }
 }

@@ -19,7 +19,8 @@
 
 use super::entry::LongValues;
 use super::read::range_some;
-use super::trees::{Named, OrderedTrees};
+use super::table::Named;
+use super::trees::OrderedTrees;
 use crate::store::{Now, Room, Store};
 use crate::types::object::On;
 use remora_arena::{
@@ -147,7 +148,7 @@ impl OrderedTrees {
             long.values -= 1;
             long.bytes -= slot_bytes(store, old);
         }
-        self.named_mut(root).long = long;
+        self.trees.on(root, |named| named.long = long);
     }
 
     /// Releases some records of a tree that no key leads to any more. True once it has none.
@@ -157,10 +158,11 @@ impl OrderedTrees {
         root: u32,
         now: Now,
     ) -> bool {
-        let Some(named) = self.by_root.get_mut(&root).filter(|named| named.long.values > 0) else {
+        if self.trees.get(root).is_none_or(|named| named.long.values == 0) {
             return true;
-        };
-        let mut from = std::mem::replace(&mut named.released_to, Bound::Unbounded);
+        }
+        let take = |named: &mut Named| std::mem::replace(&mut named.released_to, Bound::Unbounded);
+        let mut from = self.trees.on(root, take);
         let bounds = (&mut from, &mut Bound::Unbounded, Direction::Ascending);
         let mut slots = Vec::new();
         range_some(store, self.named(root), bounds, RANGE_TURN_KEYS, |_, value| {
@@ -170,10 +172,11 @@ impl OrderedTrees {
             slot.map_or(0, |_| RANGE_TURN_BYTES / RELEASE_RECORDS)
         });
         let bytes: u64 = slots.iter().map(|&slot| slot_bytes(store, slot)).sum();
-        let named = self.named_mut(root);
-        named.released_to = from;
-        named.long.values -= slots.len() as u64;
-        named.long.bytes -= bytes;
+        self.trees.on(root, |named| {
+            named.released_to = from;
+            named.long.values -= slots.len() as u64;
+            named.long.bytes -= bytes;
+        });
         for slot in slots {
             self.free_long(store, slot, now);
         }

@@ -10,17 +10,18 @@ mod held;
 mod long;
 mod read;
 mod seek;
+mod table;
 mod transfer;
 mod trees;
 
 pub(crate) use trees::OrderedTrees;
 
-use trees::Named;
+use table::Named;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root, whole_read};
 use super::sought::{Seek, Sought};
-use crate::store::{DumpAt, Now, Store};
+use crate::store::{DumpAt, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -164,20 +165,20 @@ impl<J: Journal> Type<J> for OrderedTrees {
     }
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
-        for named in self.by_root.values().filter(|named| store.is_live(named.root)) {
+        for named in self.trees.all().filter(|named| store.is_live(named.root)) {
             named.tree.check(&store.owner).map_err(|broken| broken.to_string())?;
             named.audit_long(store)?;
         }
-        let on_heap: u64 = self.by_root.values().map(|named| named.tree.heap_bytes()).sum();
-        match self.heap_bytes == on_heap {
-            true => Ok(self.long_bytes),
-            false => {
-                Err(format!("trees take {on_heap} bytes on the heap, not {}", self.heap_bytes))
-            }
-        }
+        self.trees.audit()?;
+        Ok(self.long_bytes)
     }
 
     fn heap_bytes(&mut self) -> u64 {
-        self.heap_bytes
+        self.trees.taken().heap_bytes
+    }
+
+    fn count(&self, stats: &mut ShardStats) {
+        stats.ordered_trees = self.trees.count();
+        stats.ordered_bytes = self.trees.taken().node_bytes + self.long_bytes;
     }
 }

@@ -1,7 +1,8 @@
 //! Reads: of one key, and of many in turns.
 
-use super::entry::{LongValues, field_of, native, with_text};
-use super::trees::{Named, OrderedTrees};
+use super::entry::{LongValues, field_of, native};
+use super::table::Named;
+use super::trees::OrderedTrees;
 use crate::store::Store;
 use crate::types::content::Content;
 use crate::types::object::{Turn, resume};
@@ -124,13 +125,11 @@ impl OrderedTrees {
         root: u32,
         text: &[u8],
     ) -> Result<Reply<'s>, Status> {
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let mut integer = [0; INTEGER_BYTES];
-        let key = native(named.keys_are(), text, &mut integer)?;
-        if let Some((before, after)) = named.tree.note_lookup(&store.owner, key) {
-            self.heap_bytes = self.heap_bytes + after - before;
-        }
-        let field = field_of(store, named.tree.get(&store.owner, key).ok_or(Status::NotFound)?);
+        let key = native(self.named(root).keys_are(), text, &mut integer)?;
+        self.trees.note_lookup(root, &store.owner, key);
+        let field =
+            field_of(store, self.named(root).tree.get(&store.owner, key).ok_or(Status::NotFound)?);
         Ok(Reply { value: Some(field.value), ..Reply::number(field.is_link.into()) })
     }
 
@@ -163,20 +162,20 @@ impl OrderedTrees {
         root: u32,
         rank: i64,
     ) -> Result<Reply<'_>, Status> {
-        let named = self.by_root.get(&root).expect("a root record has its tree");
+        let named = self.trees.named(root);
         let from_end = named.tree.keys().checked_sub(rank.unsigned_abs());
         let rank = if rank < 0 { from_end } else { Some(rank as u64) };
         let selected = rank.and_then(|rank| named.tree.select(&store.owner, rank));
         let (key, value) = selected.ok_or(Status::NotFound)?;
         let scratch = &mut self.scratch;
         scratch.clear();
-        with_text(named.keys_are(), &key, |key| Items::push(scratch, key));
+        named.keys_are().with_text(&key, |key| Items::push(scratch, key));
         Items::push_field(scratch, field_of(store, value));
         Ok(Reply { value: Some(scratch), ..Reply::number(2) })
     }
 
     fn info(&mut self, root: u32) -> Reply<'_> {
-        let named = self.by_root.get(&root).expect("a root record has its tree");
+        let named = self.trees.named(root);
         let (tree, options) = (&named.tree, named.tree.options());
         let LongValues { values, bytes } = named.long;
         let info = OrderedInfo {
@@ -241,7 +240,7 @@ impl OrderedTrees {
         let before = found.len();
         let some = range_some(store, named, (from, to, *direction), most, |key, value| {
             let at = found.len();
-            with_text(named.keys_are(), key, |key| Items::push(found, key));
+            named.keys_are().with_text(key, |key| Items::push(found, key));
             Items::push_field(found, field_of(store, value));
             found.len() - at
         });

@@ -1,6 +1,6 @@
 //! A tree on its way to another key: a piece is a list of keys, as users write them, and values.
 
-use super::entry::{field_of, with_text};
+use super::entry::field_of;
 use super::read::{OwnFrom, range_some};
 use super::trees::OrderedTrees;
 use crate::store::{DumpAt, Store};
@@ -44,7 +44,7 @@ impl OrderedTrees {
         let begins = piece.len();
         let some = range_some(store, named, bounds, DUMP_PIECE_PARTS, |key, value| {
             let at = piece.len();
-            with_text(named.keys_are(), key, |key| Items::push(piece, key));
+            named.keys_are().with_text(key, |key| Items::push(piece, key));
             Items::push_field(piece, field_of(store, value));
             piece.len() - at
         });

@@ -1,46 +1,26 @@
 //! The trees of a shard, and how one is made and ends.
 
 use super::entry::LongValues;
+use super::table::{Named, TreeTable};
 use crate::store::{Now, Store};
 use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
 use remora_arena::{Journal, Slot, set_state_guardian};
 use remora_index::btree::{Arena, Options, Tree, TreeError};
-use remora_layout::btree::{KeyForm, ORDERED_ROOT_BYTES};
+use remora_layout::btree::ORDERED_ROOT_BYTES;
 use remora_layout::kind::Kind;
 use remora_layout::node::Home;
 use remora_layout::record::State;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedSettings;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
-
-/// A tree, and its state beside the arena.
-pub(super) struct Named {
-    pub tree: Tree,
-    pub root: Slot,
-    pub settings: OrderedSettings,
-    /// Values that lie in records.
-    pub long: LongValues,
-    /// Once no key leads to it: the part of its keys whose records are still to be released begins
-    /// here.
-    pub released_to: Bound<Vec<u8>>,
-}
-
-impl Named {
-    pub fn keys_are(&self) -> KeyForm {
-        self.settings.keys
-    }
-}
 
 /// The ordered trees of one shard.
 #[derive(Default)]
 pub(crate) struct OrderedTrees {
-    /// By the slots of their root records.
-    pub(super) by_root: BTreeMap<u32, Named>,
-    /// Bytes that they take on the heap.
-    pub(super) heap_bytes: u64,
+    pub(super) trees: TreeTable,
     /// Bytes of the slots of all records with values.
     pub(super) long_bytes: u64,
     /// Those of them whose addresses are held, or that are to be mended.
@@ -64,11 +44,7 @@ pub(super) fn refusal(error: TreeError) -> Status {
 
 impl OrderedTrees {
     pub(super) fn named(&self, root: u32) -> &Named {
-        self.by_root.get(&root).expect("a root record has its tree")
-    }
-
-    pub(super) fn named_mut(&mut self, root: u32) -> &mut Named {
-        self.by_root.get_mut(&root).expect("a root record has its tree")
+        self.trees.named(root)
     }
 
     /// Works on a tree; makes room and works again if memory was missing and keys may go.
@@ -78,15 +54,15 @@ impl OrderedTrees {
         (on, root): (On<'_>, u32),
         work: impl Fn(&mut Tree, &mut Arena<'_, J>) -> Result<T, TreeError>,
     ) -> Result<T, Status> {
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
-        let before = named.tree.heap_bytes();
-        let mut outcome = work(&mut named.tree, &mut planned_arena(store));
-        if matches!(outcome, Err(TreeError::Full(_)))
-            && store.make_free(named.tree.wanted_run_bytes(), on.now)
-        {
-            outcome = work(&mut named.tree, &mut planned_arena(store));
-        }
-        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
+        let outcome = self.trees.on(root, |Named { tree, .. }| {
+            let outcome = work(tree, &mut planned_arena(store));
+            if matches!(outcome, Err(TreeError::Full(_)))
+                && store.make_free(tree.wanted_run_bytes(), on.now)
+            {
+                return work(tree, &mut planned_arena(store));
+            }
+            outcome
+        });
         outcome.map_err(refusal)
     }
 
@@ -138,10 +114,9 @@ impl OrderedTrees {
         }
         match made {
             Ok(tree) => {
-                self.heap_bytes += tree.heap_bytes();
                 let (long, released_to) = (LongValues::default(), Bound::Unbounded);
                 let named = Named { tree, root, settings, long, released_to };
-                self.by_root.insert(root.slot, named);
+                self.trees.insert(named);
                 Ok(root)
             }
             Err(error) => {
@@ -162,12 +137,13 @@ impl OrderedTrees {
         if !self.release_long(store, root, now) {
             return false;
         }
-        let Some(named) = self.by_root.get_mut(&root) else { return true };
-        let before = named.tree.heap_bytes();
-        let ended = named.tree.release_some(&mut logged_arena(store));
-        self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
-        if ended && let Some(named) = self.by_root.remove(&root) {
-            self.heap_bytes -= named.tree.heap_bytes();
+        if self.trees.get(root).is_none() {
+            return true;
+        }
+        let arena = &mut logged_arena(store);
+        let ended = self.trees.on(root, |named| named.tree.release_some(arena));
+        if ended {
+            self.trees.remove(root);
         }
         ended
     }
