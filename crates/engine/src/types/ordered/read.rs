@@ -6,11 +6,11 @@ use crate::store::Store;
 use crate::types::content::Content;
 use crate::types::object::{Turn, resume};
 use remora_arena::{Journal, Slot};
-use remora_index::btree::{Direction, Range};
+use remora_index::btree::{Direction, Range, Tree};
 use remora_layout::btree::{
     INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, OrderedInfo, Value, ValueKind,
 };
-use remora_layout::limits::{RANGE_TURN_BYTES, RANGE_TURN_KEYS};
+use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, RANGE_TURN_BYTES, RANGE_TURN_KEYS};
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::{OrderedCommand, OrderedRange};
@@ -30,6 +30,32 @@ pub(super) struct Ranging {
     direction: Direction,
     left: u64,
     found: i64,
+}
+
+/// Counts a lookup of a key.
+fn note_lookup<J: Journal>(heap_bytes: &mut u64, store: &Store<J>, tree: &mut Tree, key: &[u8]) {
+    if let Some((before, after)) = tree.note_lookup(&store.owner, key) {
+        *heap_bytes = *heap_bytes + after - before;
+    }
+}
+
+/// The key at which a range begins that is read in this direction. Without a bound it is one at the
+/// end of the tree.
+fn first_key<'k>(
+    keys: KeyForm,
+    (from, to, direction): (&'k OwnBound, &'k OwnBound, Direction),
+) -> &'k [u8] {
+    const FIRST: &[u8] = &[0; INTEGER_BYTES];
+    const LAST: &[u8] = &[u8::MAX; MAX_ORDERED_KEY_BYTES];
+    let (bound, end) = match direction {
+        Direction::Ascending => (from, FIRST),
+        Direction::Descending => (to, LAST),
+    };
+    match (bound, keys) {
+        (Bound::Included(key) | Bound::Excluded(key), _) => key,
+        (Bound::Unbounded, KeyForm::Integers) => &end[..INTEGER_BYTES],
+        (Bound::Unbounded, KeyForm::Bytes) => end,
+    }
 }
 
 fn own(keys: KeyForm, bound: Bound<&[u8]>) -> Result<OwnBound, Status> {
@@ -127,9 +153,7 @@ impl OrderedTrees {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let mut integer = [0; INTEGER_BYTES];
         let key = native(named.keys_are(), text, &mut integer)?;
-        if let Some((before, after)) = named.tree.note_lookup(&store.owner, key) {
-            self.heap_bytes = self.heap_bytes + after - before;
-        }
+        note_lookup(&mut self.heap_bytes, store, &mut named.tree, key);
         let field = field_of(store, named.tree.get(&store.owner, key).ok_or(Status::NotFound)?);
         Ok(Reply { value: Some(field.value), ..Reply::number(field.is_link.into()) })
     }
@@ -142,13 +166,16 @@ impl OrderedTrees {
     }
 
     fn count_keys<J: Journal>(
-        &self,
+        &mut self,
         store: &Store<J>,
         root: u32,
         range: OrderedRange<'_>,
     ) -> Result<i64, Status> {
-        let named = self.named(root);
-        let (from, to) = (own(named.keys_are(), range.from)?, own(named.keys_are(), range.to)?);
+        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
+        let keys = named.keys_are();
+        let (from, to) = (own(keys, range.from)?, own(keys, range.to)?);
+        let first = first_key(keys, (&from, &to, Direction::Ascending));
+        note_lookup(&mut self.heap_bytes, store, &mut named.tree, first);
         let range = Range {
             from: from.as_ref().map(Vec::as_slice),
             to: to.as_ref().map(Vec::as_slice),
@@ -208,8 +235,9 @@ impl OrderedTrees {
         Reply { value: Some(&self.scratch), ..Reply::number(levels.len() as i64) }
     }
 
-    pub(super) fn begin_range(
-        &self,
+    pub(super) fn begin_range<J: Journal>(
+        &mut self,
+        store: &Store<J>,
         root: Option<Slot>,
         command: OrderedCommand<'_>,
     ) -> Result<Ranging, Status> {
@@ -219,6 +247,10 @@ impl OrderedTrees {
         let keys = root.map_or(KeyForm::Bytes, |root| self.named(root.slot).keys_are());
         let direction = if is_reverse { Direction::Descending } else { Direction::Ascending };
         let (from, to) = (own(keys, range.from)?, own(keys, range.to)?);
+        if let Some(named) = root.and_then(|root| self.by_root.get_mut(&root.slot)) {
+            let first = first_key(keys, (&from, &to, direction));
+            note_lookup(&mut self.heap_bytes, store, &mut named.tree, first);
+        }
         Ok(Ranging { root, from, to, direction, left: limit, found: 0 })
     }
 

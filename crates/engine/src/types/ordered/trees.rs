@@ -1,6 +1,7 @@
 //! The trees of a shard, and how one is made and ends.
 
 use super::entry::LongValues;
+use super::waiting::WaitingTrees;
 use crate::store::{Now, Store};
 use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
@@ -13,7 +14,7 @@ use remora_layout::record::State;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedSettings;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// A tree, and its state beside the arena.
@@ -44,9 +45,7 @@ pub(crate) struct OrderedTrees {
     /// Bytes of the slots of all records with values.
     pub(super) long_bytes: u64,
     /// Those of them whose addresses are held, or that are to be mended.
-    pub(super) held: BTreeSet<u32>,
-    /// The one of these that was mended last.
-    pub(super) mended: Option<u32>,
+    pub(super) held: WaitingTrees,
     /// Buffer for a reply's value.
     pub(super) scratch: Vec<u8>,
 }
@@ -57,7 +56,7 @@ pub(super) fn refusal(error: TreeError) -> Status {
         TreeError::BadOptions => Status::BadCapacity,
         TreeError::BadKey | TreeError::ValueTooLong => Status::TooLarge,
         TreeError::NotLoadable => Status::NotEmpty,
-        TreeError::TooManyHeld => Status::TooLarge,
+        TreeError::TooManyHeld | TreeError::NoneTaken => Status::TooLarge,
         TreeError::NotHeld => Status::NotDone,
     }
 }
@@ -168,6 +167,8 @@ impl OrderedTrees {
         self.heap_bytes = self.heap_bytes + named.tree.heap_bytes() - before;
         if ended && let Some(named) = self.by_root.remove(&root) {
             self.heap_bytes -= named.tree.heap_bytes();
+            self.held.forget(root);
+            store.to_be_mended = self.held.len() as u64;
         }
         ended
     }
