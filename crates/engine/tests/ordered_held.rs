@@ -1,17 +1,18 @@
 //! Ordered trees whose addresses others hold: what is handed out, how long it is held, mending in
-//! quiet times, and that none of it is data.
+//! turns, and that none of it is data.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::btree::{InnerNode, KeyForm, LEVEL_INFO_WORDS, LevelInfo, NodeInfo};
-use remora_layout::limits::{MAX_HELD_EPOCHS, MAX_HOLD_BYTES};
+use remora_layout::limits::{MAX_HELD_EPOCHS, MAX_HELD_TREES, MAX_HOLD_BYTES, MEND_TURN_TREES};
 use remora_layout::node::NodeRef;
 use remora_layout::packed::Field;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::{
-    OrderedCommand, OrderedHold, OrderedSettings, inner_nodes_of, node_infos_of,
+    OrderedCommand, OrderedHold, OrderedRange, OrderedSettings, inner_nodes_of, node_infos_of,
 };
+use std::ops::Bound;
 use zerocopy::FromBytes;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
@@ -215,4 +216,100 @@ fn lookups_are_counted_where_they_go() {
     let hottest = nodes.iter().max_by_key(|of| of.accesses).unwrap();
     assert!(hottest.accesses > all * 7 / 10, "{hottest:?} of {all}");
     assert_eq!(hottest.at, nodes[0].at, "the seventh key is in the first part");
+}
+
+/// Asks about one of many trees.
+fn ask_of(shard: &mut Shard, tree: usize, command: OrderedCommand<'_>, now: Now) -> (Status, i64) {
+    let key = format!("tree {tree}");
+    let command = Command::Of { key: key.as_bytes(), request: command.request() };
+    let reply = shard.execute(&command, shard.hash(key.as_bytes()), now);
+    (reply.status, reply.number)
+}
+
+#[test]
+fn a_bounded_number_of_trees_is_held_and_a_turn_ends_epochs_of_few() {
+    let options = ShardOptions { record_secret: 7, ..ShardOptions::default() };
+    let mut shard = Shard::new(Owner::heap(128 << 20, NoJournal), options);
+    let settings =
+        OrderedSettings { fan_out: 4, value_bytes: 8, ..OrderedSettings::of(KeyForm::Integers) };
+    let trees = MAX_HELD_TREES + 2 * MEND_TURN_TREES;
+    for tree in 0..trees {
+        assert_eq!(ask_of(&mut shard, tree, OrderedCommand::Create(settings), START).0, Status::Ok);
+        for key in [b"1", b"2", b"3", b"4", b"5", b"6"] {
+            let value = Field { value: b"value", is_link: false };
+            let set = ask_of(&mut shard, tree, OrderedCommand::Set { key, value }, START);
+            assert_eq!(set, (Status::Ok, 1));
+        }
+    }
+    let hold = OrderedCommand::Hold(HOLD);
+    for tree in 0..MAX_HELD_TREES {
+        assert_eq!(ask_of(&mut shard, tree, hold, START), (Status::Ok, 1));
+    }
+    assert_eq!(ask_of(&mut shard, MAX_HELD_TREES, hold, START).0, Status::TooLarge);
+    let longer = OrderedCommand::Hold(OrderedHold { for_ms: 5_000, ..HOLD });
+    assert_eq!(ask_of(&mut shard, 0, longer, START), (Status::Ok, 1), "it is held already");
+    quiet(&mut shard, at(999));
+    assert_eq!(ask_of(&mut shard, MAX_HELD_TREES, hold, at(999)).0, Status::TooLarge);
+    // One turn ends the epochs of so many trees.
+    shard.tick(at(1_000));
+    assert!(shard.wants_release());
+    let may_hold = |shard: &mut Shard, now| {
+        let more = MAX_HELD_TREES..trees;
+        more.filter(|&tree| ask_of(shard, tree, hold, now).0 == Status::Ok).count()
+    };
+    assert_eq!(may_hold(&mut shard, at(1_000)), MEND_TURN_TREES);
+    let turns = quiet(&mut shard, at(1_001));
+    assert!(turns >= MAX_HELD_TREES / MEND_TURN_TREES - 4, "{turns} turns");
+    assert_eq!(may_hold(&mut shard, at(1_001)), 2 * MEND_TURN_TREES);
+    assert!(shard.wants_ticks());
+    let release = OrderedCommand::Release { epoch: 1 };
+    assert_eq!(ask_of(&mut shard, 0, release, at(1_001)), (Status::Ok, 1), "it is held for longer");
+    assert_eq!(ask_of(&mut shard, 1, release, at(1_001)), (Status::Ok, 0));
+    quiet(&mut shard, at(2_001));
+    assert!(!shard.wants_ticks());
+    shard.audit().unwrap();
+}
+
+#[test]
+fn the_first_node_comes_whole_and_an_empty_epoch_does_not_begin() {
+    let mut shard = shard(300);
+    for most_bytes in [0, 10, 100] {
+        let few = OrderedHold { most_bytes, levels: 8, ..HOLD };
+        let nodes = hold(&mut shard, few, START);
+        assert_eq!(nodes.len(), 1);
+        let below = OrderedHold { below: Some(nodes[0].children[0].at), ..few };
+        assert_eq!(hold(&mut shard, below, START).len(), 1, "and so do the ones below");
+    }
+    let release = OrderedCommand::Release { epoch: 1 };
+    assert_eq!(ask(&mut shard, release, START).1, 1);
+    assert_eq!(hold(&mut shard, OrderedHold { levels: 0, ..HOLD }, START), []);
+    assert_eq!(ask(&mut shard, release, START).1, 0, "it holds nothing");
+    assert!(!shard.wants_ticks());
+}
+
+#[test]
+fn ranges_and_counts_are_lookups_of_the_key_at_which_they_begin() {
+    let mut shard = shard(300);
+    let (low, high) = ((5 << 10).to_string(), (290 << 10).to_string());
+    let bounds = (Bound::Included(low.as_bytes()), Bound::Excluded(high.as_bytes()));
+    let all = OrderedRange { from: Bound::Unbounded, to: Bound::Unbounded };
+    let some = OrderedRange { from: bounds.0, to: bounds.1 };
+    let limit = 1;
+    for _ in 0..10_000 {
+        for range in [all, some] {
+            ask(&mut shard, OrderedCommand::Count { range }, START);
+            for is_reverse in [false, true] {
+                let range = OrderedCommand::Range { range, is_reverse, limit };
+                assert_eq!(ask(&mut shard, range, START).1, 2);
+            }
+        }
+    }
+    let sum = levels(&mut shard)[0].accesses;
+    assert!((45_000..75_000).contains(&sum), "{sum} of 60000");
+    let nodes = listed(&mut shard, 1);
+    let (first, last) = (nodes[0].accesses, nodes[nodes.len() - 1].accesses);
+    let ends = first + last + nodes[1].accesses + nodes[nodes.len() - 2].accesses;
+    assert!(first > sum / 4 && last > sum / 10, "{nodes:?}");
+    assert!(ends > sum * 3 / 4, "{nodes:?}");
+    shard.audit().unwrap();
 }

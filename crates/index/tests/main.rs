@@ -5,6 +5,7 @@ mod btree_fixture;
 mod btree_held;
 mod btree_history;
 mod btree_kept;
+mod btree_mending;
 mod btree_moments;
 mod btree_oracle;
 mod btree_parallel;

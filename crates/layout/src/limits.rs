@@ -451,6 +451,13 @@ pub const MAX_HOLD_MS: u64 = 600_000;
 /// Looks of one turn of a shard at nodes of B+trees that are to be mended, each with one change at
 /// the most: some microseconds each.
 pub const MEND_TURN_NODES: usize = 8;
+/// Nodes of a B+tree that may join a neighbour and are noted until they are looked at, 24 bytes each.
+/// If there are more, all nodes of their level are looked at.
+pub const MAX_MENDED_NODES: usize = 16 << 10;
+/// B+trees of one shard of which others hold addresses at a time.
+pub const MAX_HELD_TREES: usize = 4096;
+/// B+trees that one turn of a shard looks at because epochs end there, or nodes wait.
+pub const MEND_TURN_TREES: usize = 64;
 /// One of so many lookups of a B+tree is counted, on average: it costs a second way down.
 pub const ACCESS_SAMPLE_LOOKUPS: u32 = 256;
 /// Samples after which all counts of a B+tree are halved: later lookups count more.

@@ -1,5 +1,9 @@
 //! How often lookups that the owner answers come to an inner node: a sample of them, so that others
 //! choose the nodes whose addresses they hold (Fat-B+Tree III-B, III-C). Readers count by themselves.
+//!
+//! Who owns the tree says which lookups count ([`super::Tree::note_lookup`]): the shard counts those of
+//! one key, and ranges and their counts by the key at which they begin. It does not count ranks and
+//! selection by rank, nor changes.
 
 use remora_layout::limits::{ACCESS_HALVING_SAMPLES, ACCESS_SAMPLE_LOOKUPS, MAX_ACCESS_NODES};
 use remora_layout::node::NodeRef;
@@ -29,6 +33,12 @@ impl Accesses {
     pub fn of(&self, at: NodeRef) -> u64 {
         let samples = self.samples.get(&at).copied().unwrap_or_default();
         u64::from(samples) * u64::from(ACCESS_SAMPLE_LOOKUPS)
+    }
+
+    /// The nodes that lookups came to, and how many.
+    pub fn all(&self) -> impl Iterator<Item = (NodeRef, u64)> {
+        let each = u64::from(ACCESS_SAMPLE_LOOKUPS);
+        self.samples.iter().map(move |(&at, &samples)| (at, u64::from(samples) * each))
     }
 
     /// Forgets a node that is freed.

@@ -43,6 +43,7 @@ impl Tree {
                 self.keys = keys;
                 self.header = OrderedHeader { root, height, ..self.header };
                 store_header(arena.owner, self.home, self.at, &self.header, false);
+                self.shapes = self.count_shapes(arena.owner);
                 self.pool.give(arena, before);
                 Ok(())
             }

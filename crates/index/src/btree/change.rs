@@ -6,6 +6,7 @@ use super::image::{Entry, Image};
 use super::mending::Mending;
 use super::pins::Pins;
 use super::plan::{Plan, WriteSet, store_header, store_new};
+use super::shapes::Shapes;
 use super::tree::{Options, Tree, TreeError};
 use crate::pool::{Arena, Pool, set_state};
 use remora_arena::Journal;
@@ -68,6 +69,7 @@ impl Tree {
             pins,
             mending,
             accesses,
+            shapes: Shapes::of_leaf(),
         };
         store_new(&mut tree, arena, root, &Image::default());
         store_header(arena.owner, home, at, &header, true);

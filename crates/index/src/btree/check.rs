@@ -27,6 +27,8 @@ pub struct Shape {
     pub bytes: u64,
     /// Those of its nodes that are deep.
     pub deep: u64,
+    /// The entries of these.
+    pub deep_entries: u64,
 }
 
 /// A walk over all nodes, in the order of keys.
@@ -58,6 +60,13 @@ impl Tree {
         demand(links.all(Option::is_none), root, "a level's last node has a link")?;
         let deep: u64 = check.levels.iter().map(|level| level.deep).sum();
         demand(deep == self.mending.deep_nodes(), root, "a deep node is not known")?;
+        let is_known = check.levels.iter().enumerate().all(|(level, shape)| {
+            let known = self.shapes.at(level);
+            // Entries of leaves are keys.
+            let entries = if level == 0 { 0 } else { shape.entries - shape.deep_entries };
+            (known.nodes, known.deep, known.entries) == (shape.nodes, shape.deep, entries)
+        });
+        demand(is_known, root, "what a level holds is not known")?;
         let nodes: u64 = check.levels.iter().map(|level| level.nodes).sum();
         demand(nodes == self.pool.used(), root, "a node is not in the tree")?;
         Ok(check.levels)
@@ -85,6 +94,9 @@ impl<J: Journal> Check<'_, J> {
         shape.nodes += 1;
         shape.deep += u64::from(node.is_deep());
         shape.entries += node.entries() as u64;
+        if node.is_deep() {
+            shape.deep_entries += node.entries() as u64;
+        }
         shape.bytes += node.used_bytes() as u64;
         // Below a deep node its first child is not where links lead.
         let mut links = self.links[level as usize].drain(..);

@@ -234,6 +234,9 @@ impl Edit {
                 &tree.path[..]
             }
             Self::Division(mut division) => {
+                let parent = tree.node(arena.owner, division.parent.0);
+                let (level, is_deep) = (parent.level(), parent.is_deep());
+                tree.shapes.divided(level, is_deep);
                 division.publish(tree, arena);
                 &tree.path[..tree.path.len() - 1]
             }

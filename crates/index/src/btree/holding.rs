@@ -32,6 +32,7 @@ impl Tree {
         for at in self.pins.end(epoch) {
             self.look_at(owner, at);
         }
+        self.forget_holders();
         was_there
     }
 

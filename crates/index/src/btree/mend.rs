@@ -1,5 +1,5 @@
-//! Mending in quiet times: parts that grew deeper while their addresses were held become as deep as
-//! the others again, and nodes that were held join their neighbours.
+//! Mending, a few nodes in each turn of the owner: parts that grew deeper while their addresses were
+//! held become as deep as the others again, and nodes that were held join their neighbours.
 //!
 //! A step is one change of the tree, with the order of publication of all changes:
 //!
@@ -9,27 +9,29 @@
 //! - Other nodes that were held join a neighbour, as after a deletion; a root with one child goes.
 //!   So do, in a tree of which something was held once, nodes that come to lie beside each other.
 //!
+//! Nodes that may join a neighbour are noted, so many at most. Of a level of which one had no place all
+//! nodes are looked at, in the order of their keys.
+//!
 //! No step makes a part deeper: one that would waits until more addresses are released. So the steps
 //! come to an end, and once nothing is held there are no deep nodes.
 
-use super::image::{Entry, Image, Owned};
-use super::mending::Mending;
+use super::image::{Entry, Owned};
+use super::mending::{Mending, Sweep};
 use super::plan::{Before, Plan, Upwards, WriteSet};
-use super::tree::Tree;
+use super::tree::{Tree, node_in};
 use crate::pool::{Arena, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{NodeRef, word};
 use remora_layout::record::{Guardian, State};
 
 impl Tree {
-    /// Keeps the lists of nodes true to a change that is being published.
-    pub(super) fn note_nodes<'i>(
-        &mut self,
-        stored: impl Iterator<Item = &'i (NodeRef, Image)>,
-        freed: &[NodeRef],
-    ) {
+    /// Keeps the lists of nodes true to a change that is being published: nodes still have their former
+    /// content.
+    pub(super) fn note_nodes<J: Journal>(&mut self, owner: &Owner<J>, set: &WriteSet) {
+        let node_bytes = self.options.node_bytes;
         let Mending { deep, idle, .. } = &mut self.mending;
-        for (at, image) in stored {
+        for (at, image) in set.new.iter().chain(&set.changed) {
+            self.shapes.add(image);
             if image.is_deep {
                 deep.insert(*at);
                 *idle = 0;
@@ -37,21 +39,22 @@ impl Tree {
                 *idle = 0;
             }
         }
-        for at in freed {
+        for (at, _) in &set.changed {
+            self.shapes.remove(&node_in(owner, *at, node_bytes));
+        }
+        for at in &set.freed {
+            let node = node_in(owner, *at, node_bytes);
+            self.shapes.remove(&node);
             self.accesses.forget(*at);
-            if !deep.is_empty() {
-                deep.remove(at);
-                *idle = 0;
-            }
+            self.mending.forget(node.level(), *at);
         }
     }
 
     /// Looks at a node again when the tree is mended next.
     pub(super) fn look_at<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef) {
-        self.mending.idle = 0;
         if is_live(owner, at) {
             let level = self.node(owner, at).level();
-            self.mending.near.insert((u8::MAX - level, at));
+            self.mending.look_at(level, at);
         }
     }
 
@@ -60,6 +63,14 @@ impl Tree {
     pub(super) fn look_at_seam<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef) {
         if self.mending.was_held {
             self.look_at(owner, at);
+        }
+    }
+
+    /// Once nothing is held, and nothing is left to look at, the tree is as one that was never held.
+    pub(super) fn forget_holders(&mut self) {
+        let is_done = !self.mending.has_work() && self.mending.deep_nodes() == 0;
+        if is_done && self.pins.all().epochs == 0 {
+            self.mending.was_held = false;
         }
     }
 
@@ -83,9 +94,15 @@ impl Tree {
     /// # Errors
     /// There is no memory for it; nothing has changed.
     pub fn mend_some<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> Result<bool, ArenaFull> {
+        let mended = self.mend_next(arena);
+        self.forget_holders();
+        mended
+    }
+
+    fn mend_next<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> Result<bool, ArenaFull> {
         let next = self.mending.next_deep();
-        let Some(at) = next.or_else(|| self.mending.near.pop_first().map(|(_, at)| at)) else {
-            return Ok(false);
+        let Some(at) = next.or_else(|| self.mending.next_near()) else {
+            return self.sweep_next(arena);
         };
         if !is_live(arena.owner, at) {
             return Ok(false);
@@ -93,6 +110,35 @@ impl Tree {
         let Some(set) = self.plan_mend(arena, at)? else { return Ok(false) };
         set.publish(self, arena);
         Ok(true)
+    }
+
+    /// The same of the next node of a level all of whose nodes are looked at.
+    fn sweep_next<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> Result<bool, ArenaFull> {
+        let Some(Sweep { level, from }) = self.mending.next_sweep() else { return Ok(false) };
+        if level >= self.header.height {
+            return Ok(false);
+        }
+        let at = self.node_at(arena.owner, level, &from);
+        let high = self.node(arena.owner, at).high().map(<[u8]>::to_vec);
+        self.mending.go_on(high.map(|from| Sweep { level, from }));
+        let Some(set) = self.plan_mend(arena, at)? else { return Ok(false) };
+        // The node there may have become another one.
+        self.mending.go_on(Some(Sweep { level, from }));
+        set.publish(self, arena);
+        Ok(true)
+    }
+
+    /// The node of a level for a key: the lowest one, which is not deep.
+    fn node_at<J: Journal>(&self, owner: &Owner<J>, level: u8, key: &[u8]) -> NodeRef {
+        let mut at = self.header.root;
+        // Bounded: each node is nearer to the leaves.
+        loop {
+            let node = self.node(owner, at);
+            if node.level() == level && !node.is_deep() {
+                return at;
+            }
+            at = node.child(node.child_index(key)).expect("an inner node has children");
+        }
     }
 
     /// The change by which a node is mended next; `None` if there is none.

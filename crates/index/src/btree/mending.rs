@@ -1,5 +1,6 @@
-//! Which nodes are to be looked at in quiet times (`mend`).
+//! Which nodes are to be looked at, so that a tree gets its shape back (`mend`).
 
+use remora_layout::limits::MAX_MENDED_NODES;
 use remora_layout::node::NodeRef;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -10,14 +11,25 @@ pub(super) struct Mending {
     /// The deep ones.
     pub deep: BTreeSet<NodeRef>,
     /// Nodes that were held, or came to a new parent, and may join a neighbour; each with the levels
-    /// that are not below it: the upper ones come first.
-    pub near: BTreeSet<(u8, NodeRef)>,
-    /// An address has been held.
+    /// that are not below it: the upper ones come first. All of them are in the tree.
+    near: BTreeSet<(u8, NodeRef)>,
+    /// Levels of which a node had no place there, a bit each: all their nodes are to be looked at.
+    missed: u64,
+    /// How far this has come.
+    sweep: Option<Sweep>,
+    /// An address is held, or was, and not all that follows from it has been looked at.
     pub was_held: bool,
     /// The deep node that was looked at last.
     last: Option<NodeRef>,
     /// Looks at deep nodes since the last change that could help.
     pub idle: usize,
+}
+
+/// A look at all nodes of a level, which goes on at a key.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub level: u8,
+    pub from: Vec<u8>,
 }
 
 impl Mending {
@@ -35,12 +47,55 @@ impl Mending {
     /// Bytes on the heap, about.
     pub fn heap_bytes(&self) -> u64 {
         let near = self.near.len() * size_of::<(u8, NodeRef)>();
-        (self.deep.len() * size_of::<NodeRef>() + near) as u64
+        let sweep = self.sweep.as_ref().map_or(0, |sweep| sweep.from.capacity());
+        (self.deep.len() * size_of::<NodeRef>() + near + sweep) as u64
     }
 
     /// Whether there is anything to look at.
     pub fn has_work(&self) -> bool {
-        !self.near.is_empty() || self.idle < self.deep.len()
+        let has_level = self.missed != 0 || self.sweep.is_some();
+        has_level || !self.near.is_empty() || self.idle < self.deep.len()
+    }
+
+    /// Looks at a node later. If there are too many of them, all nodes of its level come later still.
+    pub fn look_at(&mut self, level: u8, at: NodeRef) {
+        self.idle = 0;
+        let entry = (u8::MAX - level, at);
+        if self.near.len() < MAX_MENDED_NODES || self.near.contains(&entry) {
+            self.near.insert(entry);
+        } else {
+            self.missed |= 1 << level;
+        }
+    }
+
+    /// Forgets a node of a level, which is freed.
+    pub fn forget(&mut self, level: u8, at: NodeRef) {
+        if !self.near.is_empty() {
+            self.near.remove(&(u8::MAX - level, at));
+        }
+        if !self.deep.is_empty() {
+            self.deep.remove(&at);
+            self.idle = 0;
+        }
+    }
+
+    /// The next node that is no deep one.
+    pub fn next_near(&mut self) -> Option<NodeRef> {
+        self.near.pop_first().map(|(_, at)| at)
+    }
+
+    /// The level that is looked at as a whole, and where; upper ones come first.
+    pub fn next_sweep(&mut self) -> Option<Sweep> {
+        self.sweep.take().or_else(|| {
+            let level = self.missed.checked_ilog2()? as u8;
+            self.missed &= !(1 << level);
+            Some(Sweep { level, from: Vec::new() })
+        })
+    }
+
+    /// Where it goes on; `None`: the level has ended.
+    pub fn go_on(&mut self, sweep: Option<Sweep>) {
+        self.sweep = sweep;
     }
 
     /// The deep node behind the one that was looked at last.

@@ -4,7 +4,7 @@
 //! bytes of nodes, `plan` all others on images of nodes (`image`); both publish them; `bulk` builds a
 //! tree of sorted entries; `check` looks for broken invariants. `nodes` hands nodes out, `holding` lets
 //! their addresses stay (`pins`), `mend` takes back what has become deeper meanwhile (`mending`),
-//! `accesses` counts lookups.
+//! `accesses` counts lookups, `shapes` what the levels hold.
 //! `fat_root` chooses the inner nodes that are worth having at hand. `get` is the walk by which all
 //! others read a key, `scan` the one by which they read a range.
 //!
@@ -46,6 +46,7 @@ mod pins;
 mod plan;
 mod range;
 mod scan;
+mod shapes;
 mod tree;
 
 pub use crate::pool::Arena;

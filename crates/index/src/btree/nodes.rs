@@ -72,11 +72,12 @@ impl Tree {
     }
 
     /// Hands over inner nodes, from the top, and holds the addresses of their children. Nodes come
-    /// until `each` takes no more: the one that it refuses is not handed over. Gives their number.
+    /// until `each` takes no more: the one that it refuses is not handed over. Gives their number. An
+    /// epoch that held nothing before, and to which no node comes, does not begin.
     ///
     /// # Errors
-    /// More addresses would be held than may be, or the epoch does not hold the node at which they are
-    /// to begin; no address is held more than before.
+    /// More addresses would be held than may be, the epoch does not hold the node at which they are to
+    /// begin, or `each` took not even the first node; no address is held more than before.
     pub fn hold<J: Journal>(
         &mut self,
         owner: &Owner<J>,
@@ -96,13 +97,18 @@ impl Tree {
             }
             let inner = self.inner(owner, at);
             if !each(&inner) {
+                if nodes == 0 {
+                    return Err(TreeError::NoneTaken);
+                }
                 break;
             }
             nodes += 1;
             named.extend(inner.children.iter().map(|child| child.at));
             waiting.extend(inner.children.iter().map(|child| (child.at, depth + 1)));
         }
-        self.pin(epoch, named, until_ms)?;
+        if nodes > 0 || self.pins.has(epoch) {
+            self.pin(epoch, named, until_ms)?;
+        }
         Ok(nodes)
     }
 

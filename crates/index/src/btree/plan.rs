@@ -434,7 +434,7 @@ impl WriteSet {
 
     /// The module's text, step by step.
     pub fn publish<J: Journal>(self, tree: &mut Tree, arena: &mut Arena<'_, J>) {
-        tree.note_nodes(self.new.iter().chain(&self.changed), &self.freed);
+        tree.note_nodes(arena.owner, &self);
         for (at, image) in &self.new {
             store_new(tree, arena, *at, image);
         }

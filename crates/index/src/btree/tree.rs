@@ -4,11 +4,12 @@ use super::accesses::Accesses;
 use super::image::{Image, Room};
 use super::mending::Mending;
 use super::pins::Pins;
+use super::shapes::Shapes;
 use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
-    Columns, INTEGER_BYTES, KeyForm, LevelInfo, ORDERED_HEADER_BYTES, OrderedHeader, OrderedNode,
-    Value, ValueKind, count_offset, leaf_value_bytes, least_node_bytes,
+    Columns, INTEGER_BYTES, KeyForm, ORDERED_HEADER_BYTES, OrderedHeader, OrderedNode, Value,
+    ValueKind, count_offset, leaf_value_bytes, least_node_bytes,
 };
 use remora_layout::limits::{
     CACHE_LINE_BYTES, MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT,
@@ -39,6 +40,9 @@ pub enum TreeError {
     /// More addresses would be held than may be.
     #[error("too many addresses of this tree are held, or by too many epochs")]
     TooManyHeld,
+    /// No node was taken over that was handed over.
+    #[error("not even the first node was taken over")]
+    NoneTaken,
     /// The epoch does not hold this address.
     #[error("the epoch does not hold this address")]
     NotHeld,
@@ -149,9 +153,11 @@ pub struct Tree {
     pub(super) path: Vec<(NodeRef, usize)>,
     /// Addresses that others hold.
     pub(super) pins: Pins,
-    /// Nodes that are to be looked at in quiet times.
+    /// Nodes that are to be looked at.
     pub(super) mending: Mending,
     pub(super) accesses: Accesses,
+    /// What its levels hold.
+    pub(super) shapes: Shapes,
 }
 
 /// A node in its owner's memory.
@@ -204,7 +210,7 @@ impl Tree {
         let lists = self.pool.heap_bytes() + self.pins.heap_bytes() + self.mending.heap_bytes();
         let path = self.path.capacity() * size_of::<(NodeRef, usize)>();
         let own = size_of::<Self>() + self.scratch.capacity() + path;
-        lists + self.accesses.heap_bytes() + own as u64
+        lists + self.accesses.heap_bytes() + self.shapes.heap_bytes() + own as u64
     }
 
     /// The settings.
@@ -235,31 +241,6 @@ impl Tree {
     /// Bytes of the arena that it takes, unused places included.
     pub fn bytes(&self) -> u64 {
         self.pool.bytes()
-    }
-
-    /// Its levels, from the root down. It looks at inner nodes only.
-    pub fn levels<J: Journal>(&self, owner: &Owner<J>) -> Vec<LevelInfo> {
-        let mut levels = vec![LevelInfo::default(); self.header.height as usize];
-        let mut waiting = vec![(self.header.root, self.header.height - 1)];
-        // Bounded by the nodes: each of them comes once.
-        while let Some((at, level)) = waiting.pop() {
-            let info = &mut levels[level as usize];
-            info.nodes += 1;
-            if level == 0 && !self.mending.is_deep(at) {
-                continue;
-            }
-            let node = self.node(owner, at);
-            info.accesses += self.accesses.of(at);
-            match node.is_deep() {
-                true => info.deep += 1,
-                false => info.entries += node.entries() as u64,
-            }
-            let children = (0..node.entries()).filter_map(|index| node.child(index));
-            waiting.extend(children.map(|child| (child, node.child_level())));
-        }
-        levels[0].entries += self.keys;
-        levels.reverse();
-        levels
     }
 
     pub(super) fn room(&self) -> Room {

@@ -196,7 +196,7 @@ pub enum OrderedCommand<'a> {
         limit: u64,
     },
     /// Hands out inner nodes, [`inner_nodes_of`], and holds the addresses of their children; `number`
-    /// is that of the nodes. `TooLarge` if more would be held than may be, `NotDone` if the epoch does
+    /// is that of the nodes. `TooLarge` if more would be held than may be, of this tree or of so many trees, `NotDone` if the epoch does
     /// not hold the address at which they are to begin.
     Hold(OrderedHold),
     /// Ends an epoch; `number` is 1 if it held addresses.

@@ -456,14 +456,15 @@ const BTREE_LEVELS: CommandSpec = CommandSpec {
     arity: -2,
     flags: &[Flag::ReadOnly],
     summary: "Returns what each level of a tree holds, from the root down; or the nodes of a level.",
-    complexity: "O(N) where N is the number of nodes above the leaves; with NODES O(N + M) where N is the number \
-of nodes above the level, and M that of the nodes returned",
+    complexity: "O(N) where N is the number of levels, and at most 4096 nodes whose lookups are counted; with NODES \
+O(N + M) where N is the number of nodes above the level, and M that of the nodes returned",
     notes: "Of each level: its nodes, their entries, how many of the nodes are deep (their children are of the \
 same level, as others held their addresses when they were divided), and lookups that came to them. With NODES: the \
 nodes of a level in the order of their keys, of leaves with 0; of each its offset in the shard's memory, its \
 generation, whether it is deep, the keys below it, and the lookups. LIMIT nodes are returned at most, 1 to 1024 (64). \
-Lookups are those that the server answered, estimated from one in 256, later ones more than earlier ones; of leaves \
-they are not counted.",
+Lookups are those of keys that the server answered, and ranges and BTREE.COUNT by the key at which they begin, \
+estimated from one in 256, later ones more than earlier ones; of leaves they are not counted, and neither are ranks, \
+BTREE.SELECT, changes, and what clients read by themselves.",
     arguments: &[KEY, Argument::new("level", Kind::Integer).after("NODES").optional(), LIMIT],
     parse: btree_levels,
     ..READS

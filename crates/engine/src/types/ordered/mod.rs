@@ -13,6 +13,7 @@ mod seek;
 mod table;
 mod transfer;
 mod trees;
+mod waiting;
 
 pub(crate) use trees::OrderedTrees;
 
@@ -89,7 +90,7 @@ impl<J: Journal> Type<J> for OrderedTrees {
     ) -> Result<LongRead, Status> {
         let root = find_root(store, on, Kind::ORDERED)?;
         let root = root.map(|root| slot_of(&store.owner, root));
-        let reading = self.begin_range(root, OrderedCommand::of(request))?;
+        let reading = self.begin_range(store, root, OrderedCommand::of(request))?;
         Ok(LongRead::new(Kind::ORDERED, Box::new(reading)))
     }
 

@@ -11,7 +11,7 @@ use remora_index::btree::{Direction, Range};
 use remora_layout::btree::{
     INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, OrderedInfo, Value, ValueKind,
 };
-use remora_layout::limits::{RANGE_TURN_BYTES, RANGE_TURN_KEYS};
+use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, RANGE_TURN_BYTES, RANGE_TURN_KEYS};
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::{OrderedCommand, OrderedRange};
@@ -31,6 +31,25 @@ pub(super) struct Ranging {
     direction: Direction,
     left: u64,
     found: i64,
+}
+
+/// The key at which a range begins that is read in this direction. Without a bound it is one at the
+/// end of the tree.
+fn first_key<'k>(
+    keys: KeyForm,
+    (from, to, direction): (&'k OwnBound, &'k OwnBound, Direction),
+) -> &'k [u8] {
+    const FIRST: &[u8] = &[0; INTEGER_BYTES];
+    const LAST: &[u8] = &[u8::MAX; MAX_ORDERED_KEY_BYTES];
+    let (bound, end) = match direction {
+        Direction::Ascending => (from, FIRST),
+        Direction::Descending => (to, LAST),
+    };
+    match (bound, keys) {
+        (Bound::Included(key) | Bound::Excluded(key), _) => key,
+        (Bound::Unbounded, KeyForm::Integers) => &end[..INTEGER_BYTES],
+        (Bound::Unbounded, KeyForm::Bytes) => end,
+    }
 }
 
 fn own(keys: KeyForm, bound: Bound<&[u8]>) -> Result<OwnBound, Status> {
@@ -141,19 +160,21 @@ impl OrderedTrees {
     }
 
     fn count_keys<J: Journal>(
-        &self,
+        &mut self,
         store: &Store<J>,
         root: u32,
         range: OrderedRange<'_>,
     ) -> Result<i64, Status> {
-        let named = self.named(root);
-        let (from, to) = (own(named.keys_are(), range.from)?, own(named.keys_are(), range.to)?);
+        let keys = self.named(root).keys_are();
+        let (from, to) = (own(keys, range.from)?, own(keys, range.to)?);
+        let first = first_key(keys, (&from, &to, Direction::Ascending));
+        self.trees.note_lookup(root, &store.owner, first);
         let range = Range {
             from: from.as_ref().map(Vec::as_slice),
             to: to.as_ref().map(Vec::as_slice),
             ..Range::ALL
         };
-        Ok(named.tree.count(&store.owner, range) as i64)
+        Ok(self.named(root).tree.count(&store.owner, range) as i64)
     }
 
     fn select<J: Journal>(
@@ -207,8 +228,9 @@ impl OrderedTrees {
         Reply { value: Some(&self.scratch), ..Reply::number(levels.len() as i64) }
     }
 
-    pub(super) fn begin_range(
-        &self,
+    pub(super) fn begin_range<J: Journal>(
+        &mut self,
+        store: &Store<J>,
         root: Option<Slot>,
         command: OrderedCommand<'_>,
     ) -> Result<Ranging, Status> {
@@ -218,6 +240,10 @@ impl OrderedTrees {
         let keys = root.map_or(KeyForm::Bytes, |root| self.named(root.slot).keys_are());
         let direction = if is_reverse { Direction::Descending } else { Direction::Ascending };
         let (from, to) = (own(keys, range.from)?, own(keys, range.to)?);
+        if let Some(root) = root.filter(|root| self.trees.get(root.slot).is_some()) {
+            let first = first_key(keys, (&from, &to, direction));
+            self.trees.note_lookup(root.slot, &store.owner, first);
+        }
         Ok(Ranging { root, from, to, direction, left: limit, found: 0 })
     }
 

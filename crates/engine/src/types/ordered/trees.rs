@@ -2,6 +2,7 @@
 
 use super::entry::LongValues;
 use super::table::{Named, TreeTable};
+use super::waiting::WaitingTrees;
 use crate::store::{Now, Store};
 use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
@@ -14,7 +15,6 @@ use remora_layout::record::State;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedSettings;
-use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// The ordered trees of one shard.
@@ -24,9 +24,7 @@ pub(crate) struct OrderedTrees {
     /// Bytes of the slots of all records with values.
     pub(super) long_bytes: u64,
     /// Those of them whose addresses are held, or that are to be mended.
-    pub(super) held: BTreeSet<u32>,
-    /// The one of these that was mended last.
-    pub(super) mended: Option<u32>,
+    pub(super) held: WaitingTrees,
     /// Buffer for a reply's value.
     pub(super) scratch: Vec<u8>,
 }
@@ -37,7 +35,7 @@ pub(super) fn refusal(error: TreeError) -> Status {
         TreeError::BadOptions => Status::BadCapacity,
         TreeError::BadKey | TreeError::ValueTooLong => Status::TooLarge,
         TreeError::NotLoadable => Status::NotEmpty,
-        TreeError::TooManyHeld => Status::TooLarge,
+        TreeError::TooManyHeld | TreeError::NoneTaken => Status::TooLarge,
         TreeError::NotHeld => Status::NotDone,
     }
 }
@@ -144,6 +142,8 @@ impl OrderedTrees {
         let ended = self.trees.on(root, |named| named.tree.release_some(arena));
         if ended {
             self.trees.remove(root);
+            self.held.forget(root);
+            store.to_be_mended = self.held.len() as u64;
         }
         ended
     }

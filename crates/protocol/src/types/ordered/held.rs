@@ -18,7 +18,7 @@ pub struct OrderedHold {
     /// the epoch holds.
     pub levels: usize,
     /// Bytes of the reply, at most [`MAX_HOLD_BYTES`]; nodes that it has no room for are not handed
-    /// out.
+    /// out. The first one is, whatever it takes.
     pub most_bytes: usize,
     /// A node whose address the epoch holds, at which they begin; `None`: at the root.
     pub below: Option<NodeRef>,
