@@ -284,6 +284,7 @@ fn the_first_node_comes_whole_and_an_empty_epoch_does_not_begin() {
     assert_eq!(ask(&mut shard, release, START).1, 1);
     assert_eq!(hold(&mut shard, OrderedHold { levels: 0, ..HOLD }, START), []);
     assert_eq!(ask(&mut shard, release, START).1, 0, "it holds nothing");
+    quiet(&mut shard, START);
     assert!(!shard.wants_ticks());
 }
 
