@@ -288,6 +288,12 @@ pub enum CommandError {
     /// A rectangle's minimum above its maximum.
     #[error("ERR {0} is greater than {1}")]
     Inverted(&'static str, &'static str),
+    /// A key of a tree, or a value there, above what any tree allows.
+    #[error("ERR {0} of a tree is longer than {1} bytes")]
+    TreePartTooLong(&'static str, usize),
+    /// KEYBYTES of a tree whose keys are integers.
+    #[error("ERR keys that are INTEGERS have {0} bytes: KEYBYTES may only say so")]
+    IntegerKeyBytes(usize),
     /// An argument is no integer of its range.
     #[error("ERR {name} is not an integer from {from} to {to}")]
     NotInRange {
@@ -352,6 +358,10 @@ fn cut(word: &[u8], most: usize) -> &[u8] {
     let word = &word[..word.len().min(most)];
     &word[..word.iter().position(|&byte| byte == 0).unwrap_or(word.len())]
 }
+
+/// A key that is no integer, where all keys are.
+pub(crate) const KEYS_ARE_INTEGERS: &str =
+    "ERR keys of this tree are integers from 0 to 18446744073709551615, in decimal";
 
 fn clean(word: &[u8]) -> String {
     String::from_utf8_lossy(word).replace(['\r', '\n'], " ")

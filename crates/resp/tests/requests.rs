@@ -106,6 +106,34 @@ fn errors_about_values_and_expiries_are_those_of_redis() {
 }
 
 #[test]
+fn errors_about_ordered_trees_say_what_may_be() {
+    const EIGHT: &str = "ERR keys that are INTEGERS have 8 bytes: KEYBYTES may only say so";
+    are_refused(&[
+        ("btree.create t integers bytes", SYNTAX),
+        ("btree.create t integers integers", SYNTAX),
+        ("btree.create t fanout 4 fanout 4", SYNTAX),
+        ("btree.create t keybytes 8 integers keybytes 8", SYNTAX),
+        ("btree.create t valuebytes 4 valuebytes 5", SYNTAX),
+        ("btree.create t integers keybytes 9", EIGHT),
+        ("btree.create t keybytes 7 integers", EIGHT),
+        ("btree.create t keybytes 0", "ERR KEYBYTES is not an integer from 1 to 1024"),
+        ("btree.levels t limit 5", SYNTAX),
+        ("btree.levels t limit 5 nodes 0", SYNTAX),
+        ("btree.levels t nodes 0 limit 1025", "ERR LIMIT is not an integer from 1 to 1024"),
+    ]);
+    let key = format!("btree.get t {}", "k".repeat(1025));
+    let value = format!("btree.set t k {}", "v".repeat(65_537));
+    are_refused(&[
+        (&key, "ERR key of a tree is longer than 1024 bytes"),
+        (&value, "ERR value of a tree is longer than 65536 bytes"),
+    ]);
+    for line in ["btree.create t integers keybytes 8", "btree.create t valuebytes 9 bytes fanout 9"]
+    {
+        with(&split(line), |found| assert!(found.is_ok(), "{line}"));
+    }
+}
+
+#[test]
 fn errors_about_parts_of_values_are_those_of_redis() {
     are_refused(&[
         ("append a", &arity("append")),

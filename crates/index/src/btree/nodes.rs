@@ -1,9 +1,10 @@
 //! The nodes themselves, as they are listed and handed out: who holds their content leads its own
 //! lookups to their children (Fat-B+Tree II, IV-B).
 
+use super::shapes::Shapes;
 use super::tree::{Tree, TreeError};
 use remora_arena::{Journal, Owner};
-use remora_layout::btree::{ChildInfo, InnerNode, NodeInfo};
+use remora_layout::btree::{ChildInfo, InnerNode, LevelInfo, NodeInfo};
 use remora_layout::limits::MAX_ORDERED_KEY_BYTES;
 use remora_layout::node::NodeRef;
 use std::collections::VecDeque;
@@ -22,6 +23,39 @@ pub struct Hold {
 }
 
 impl Tree {
+    /// Its levels, from the root down. It looks at no node but those whose lookups are counted.
+    pub fn levels<J: Journal>(&self, owner: &Owner<J>) -> Vec<LevelInfo> {
+        let height = usize::from(self.header.height);
+        let mut levels: Vec<LevelInfo> = (0..height).map(|level| self.shapes.at(level)).collect();
+        levels[0].entries += self.keys;
+        for (at, accesses) in self.accesses.all() {
+            levels[usize::from(self.node(owner, at).level())].accesses += accesses;
+        }
+        levels.reverse();
+        levels
+    }
+
+    /// Counts what the levels of a tree hold that has just been loaded: it looks at inner nodes only.
+    pub(super) fn count_shapes<J: Journal>(&self, owner: &Owner<J>) -> Shapes {
+        let mut shapes = Shapes::default();
+        shapes.of(self.header.height - 1).nodes += 1;
+        let mut waiting = vec![self.header.root];
+        // Bounded by the nodes: each of them comes once.
+        while let Some(at) = waiting.pop() {
+            let node = self.node(owner, at);
+            if node.is_leaf() {
+                continue;
+            }
+            let entries = node.entries();
+            shapes.of(node.level()).entries += entries as u64;
+            shapes.of(node.child_level()).nodes += entries as u64;
+            if node.child_level() > 0 {
+                waiting.extend((0..entries).filter_map(|index| node.child(index)));
+            }
+        }
+        shapes
+    }
+
     /// Counts a lookup of a key. One of some counts for all of them; that one gives the bytes that the
     /// tree takes on the heap before and after.
     #[inline]

@@ -1,8 +1,6 @@
 //! What the levels of a tree hold: kept with each change, so that nobody has to walk over the nodes.
 
 use super::image::Image;
-use super::tree::Tree;
-use remora_arena::{Journal, Owner};
 use remora_layout::btree::{LevelInfo, OrderedNode};
 
 /// What each level holds, from the leaves up. Entries of leaves are the keys of the tree, and are not
@@ -63,40 +61,5 @@ impl Shapes {
     /// What it holds of a level.
     pub fn at(&self, level: usize) -> LevelInfo {
         self.0.get(level).copied().unwrap_or_default()
-    }
-}
-
-impl Tree {
-    /// Its levels, from the root down. It looks at no node but those whose lookups are counted.
-    pub fn levels<J: Journal>(&self, owner: &Owner<J>) -> Vec<LevelInfo> {
-        let height = usize::from(self.header.height);
-        let mut levels: Vec<LevelInfo> = (0..height).map(|level| self.shapes.at(level)).collect();
-        levels[0].entries += self.keys;
-        for (at, accesses) in self.accesses.all() {
-            levels[usize::from(self.node(owner, at).level())].accesses += accesses;
-        }
-        levels.reverse();
-        levels
-    }
-
-    /// Counts what the levels of a tree hold that has just been loaded: it looks at inner nodes only.
-    pub(super) fn count_shapes<J: Journal>(&self, owner: &Owner<J>) -> Shapes {
-        let mut shapes = Shapes::default();
-        shapes.of(self.header.height - 1).nodes += 1;
-        let mut waiting = vec![self.header.root];
-        // Bounded by the nodes: each of them comes once.
-        while let Some(at) = waiting.pop() {
-            let node = self.node(owner, at);
-            if node.is_leaf() {
-                continue;
-            }
-            let entries = node.entries();
-            shapes.of(node.level()).entries += entries as u64;
-            shapes.of(node.child_level()).nodes += entries as u64;
-            if node.child_level() > 0 {
-                waiting.extend((0..entries).filter_map(|index| node.child(index)));
-            }
-        }
-        shapes
     }
 }

@@ -1,7 +1,7 @@
 //! Ordered trees: keys in order with values. Their commands are Remora's own.
 
 use crate::arguments::KEY;
-use crate::error::CommandError;
+use crate::error::{CommandError, KEYS_ARE_INTEGERS};
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
 use crate::keys::key;
 use crate::request::Request;
@@ -12,8 +12,8 @@ use remora_layout::btree::{
     KeyForm, LEVEL_INFO_WORDS, LevelInfo, NodeInfo, ORDERED_INFO_WORDS, OrderedInfo,
 };
 use remora_layout::limits::{
-    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_VALUE_BYTES, MAX_TREE_HEIGHT,
-    MIN_FAN_OUT, WORD_BYTES,
+    MAX_FAN_OUT, MAX_LISTED_NODES, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_LONG_BYTES,
+    MAX_ORDERED_VALUE_BYTES, MAX_TREE_HEIGHT, MIN_FAN_OUT, WORD_BYTES,
 };
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
@@ -48,10 +48,7 @@ const WRITES: CommandSpec = CommandSpec {
 };
 
 const ERRORS: &[(Status, &str)] = &[
-    (
-        Status::NotAnInteger,
-        "ERR keys of this tree are integers from 0 to 18446744073709551615, in decimal",
-    ),
+    (Status::NotAnInteger, KEYS_ARE_INTEGERS),
     (
         Status::TooLarge,
         "ERR the key or the value is longer than this tree allows, which BTREE.INFO tells, or the reply is \
@@ -74,7 +71,10 @@ fn request<'a>(
 
 /// A key of a tree.
 fn tree_key(word: &[u8]) -> Result<&[u8], CommandError> {
-    if word.len() > MAX_ORDERED_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(word) }
+    match word.len() <= MAX_ORDERED_KEY_BYTES {
+        true => Ok(word),
+        false => Err(CommandError::TreePartTooLong("key", MAX_ORDERED_KEY_BYTES)),
+    }
 }
 
 /// An end of a range.
@@ -141,8 +141,8 @@ static CREATED: ObjectReply = ObjectReply {
 };
 
 fn btree_create(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    let mut settings = OrderedSettings::of(KeyForm::Bytes);
-    let (mut at, mut key_bytes) = (2, None);
+    let (mut keys, mut fan_out, mut key_bytes, mut value_bytes) = (None, None, None, None);
+    let mut at = 2;
     while at < words.len() {
         let word = words.get(at);
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
@@ -153,26 +153,35 @@ fn btree_create(words: Words<'_>, _now: u64) -> ParseResult<'_> {
             }
             number(words.get(at), name, limits)
         };
-        if is("INTEGERS") {
-            settings.keys = KeyForm::Integers;
+        let is_twice = if is("INTEGERS") {
+            keys.replace(KeyForm::Integers).is_some()
         } else if is("BYTES") {
-            settings.keys = KeyForm::Bytes;
+            keys.replace(KeyForm::Bytes).is_some()
         } else if is("FANOUT") {
-            settings.fan_out = next("FANOUT", (MIN_FAN_OUT, MAX_FAN_OUT))?;
+            fan_out.replace(next("FANOUT", (MIN_FAN_OUT, MAX_FAN_OUT))?).is_some()
         } else if is("KEYBYTES") {
-            key_bytes = Some(next("KEYBYTES", (1, MAX_ORDERED_KEY_BYTES))?);
+            key_bytes.replace(next("KEYBYTES", (1, MAX_ORDERED_KEY_BYTES))?).is_some()
         } else if is("VALUEBYTES") {
-            settings.value_bytes = next("VALUEBYTES", (0, MAX_ORDERED_VALUE_BYTES))?;
+            value_bytes.replace(next("VALUEBYTES", (0, MAX_ORDERED_VALUE_BYTES))?).is_some()
         } else {
+            return Err(CommandError::Syntax);
+        };
+        if is_twice {
             return Err(CommandError::Syntax);
         }
         at += 1;
     }
-    let usual = OrderedSettings::of(settings.keys).key_bytes;
-    settings.key_bytes = key_bytes.unwrap_or(usual);
-    if settings.keys == KeyForm::Integers && settings.key_bytes != usual {
-        let (from, to) = (usual as i64, usual as i64);
-        return Err(CommandError::NotInRange { name: "KEYBYTES of integers", from, to });
+    let keys = keys.unwrap_or(KeyForm::Bytes);
+    let usual = OrderedSettings::of(keys);
+    let settings = OrderedSettings {
+        keys,
+        fan_out: fan_out.unwrap_or(usual.fan_out),
+        key_bytes: key_bytes.unwrap_or(usual.key_bytes),
+        value_bytes: value_bytes.unwrap_or(usual.value_bytes),
+    };
+    let usual = usual.key_bytes;
+    if keys == KeyForm::Integers && settings.key_bytes != usual {
+        return Err(CommandError::IntegerKeyBytes(usual));
     }
     request(words, OrderedCommand::Create(settings), &CREATED)
 }
@@ -197,6 +206,9 @@ fn btree_set(words: Words<'_>, _now: u64) -> ParseResult<'_> {
         _ => return Err(CommandError::Syntax),
     };
     let value = words.get(3);
+    if value.len() > MAX_ORDERED_LONG_BYTES {
+        return Err(CommandError::TreePartTooLong("value", MAX_ORDERED_LONG_BYTES));
+    }
     let (key, value) = (tree_key(words.get(2))?, Field { value, is_link });
     request(words, OrderedCommand::Set { key, value }, &SET)
 }
@@ -465,7 +477,12 @@ generation, whether it is deep, the keys below it, and the lookups. LIMIT nodes 
 Lookups are those of keys that the server answered, and ranges and BTREE.COUNT by the key at which they begin, \
 estimated from one in 256, later ones more than earlier ones; of leaves they are not counted, and neither are ranks, \
 BTREE.SELECT, changes, and what clients read by themselves.",
-    arguments: &[KEY, Argument::new("level", Kind::Integer).after("NODES").optional(), LIMIT],
+    arguments: &[
+        KEY,
+        Argument::of("nodes", Kind::Block, &[Argument::new("level", Kind::Integer), LIMIT])
+            .after("NODES")
+            .optional(),
+    ],
     parse: btree_levels,
     ..READS
 };

@@ -1,6 +1,6 @@
 //! Plans: one question over many keys.
 
-use crate::error::{CommandError, status_error};
+use crate::error::{CommandError, KEYS_ARE_INTEGERS, status_error};
 use crate::form::PlanForm;
 use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult};
@@ -151,6 +151,8 @@ pub fn write_refused(out: &mut Vec<u8>, answer: ShardAnswer<'_>) {
     let text = match answer.status {
         Status::TryAgain => "TRYAGAIN the role of the server changed while the plan ran".into(),
         Status::TooLarge => "ERR the values that the plan looks at are too long".into(),
+        // A bound of RANGE: steps have no other keys that must be integers.
+        Status::NotAnInteger => KEYS_ARE_INTEGERS.into(),
         // Not MOVED, which would have to say where: clients would send the plan there.
         Status::OtherGroup => {
             "CROSSSLOT the plan has come to a key of another group of the cluster".into()
@@ -198,6 +200,12 @@ mod tests {
         let mut out = Vec::new();
         write_refused(&mut out, ShardAnswer { status, number: 0, value });
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_bound_that_is_no_key_of_a_tree_of_integers_says_which_keys_there_are() {
+        let keys = "-ERR keys of this tree are integers from 0 to 18446744073709551615, in decimal";
+        assert_eq!(refused(Status::NotAnInteger, None), format!("{keys}\r\n"));
     }
 
     #[test]
