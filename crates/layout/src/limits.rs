@@ -468,8 +468,8 @@ pub const MAX_ACCESS_NODES: usize = 4096;
 pub const MAX_LISTED_NODES: usize = 1024;
 /// Epochs that hold addresses of one B+tree at a time.
 pub const MAX_HELD_EPOCHS: usize = 64;
-/// Nodes are carved from runs of pages: the first run holds a few, each later
-/// one as much as all before it, up to this many bytes.
+/// Nodes are carved from runs of pages: the first run holds a few, of an ordered
+/// tree one; each later one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;
 /// Bytes of a GEO key's member: as those of a key.
 pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES;

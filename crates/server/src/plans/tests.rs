@@ -356,6 +356,9 @@ fn a_plan_ends_where_it_comes_to_a_key_of_another_group_or_reads_are_refused() {
 
 /// The entries of a tree of 300 keys that meet the words of a range, with their keys.
 fn expected(words: &[&str]) -> Vec<String> {
+    if words[..2] == ["+", "-"] {
+        return Vec::new();
+    }
     let bound = |word: &str| match word.as_bytes() {
         [b'(', ..] => (word[1..].parse::<u64>().unwrap(), 1),
         _ => (word.parse().unwrap(), 0),
@@ -381,7 +384,7 @@ fn a_range_gives_the_entries_of_its_bounds_in_its_order() {
         world.entry("numbers", &key.to_string(), (&format!("v{key}"), key % 3 != 0));
     }
     let bounds =
-        ["- +", "(10 (12", "10 12", "7 +", "- (299", "250 260", "260 250", "(5 (5", "301 +"];
+        ["- +", "(10 (12", "10 12", "7 +", "- (299", "250 260", "260 250", "(5 (5", "301 +", "+ -"];
     for bounds in bounds {
         for more in ["", " KEY", " COUNT 1 KEY", " COUNT 100", " COUNT 101 KEY", " COUNT 9999"] {
             for order in ["", " REV"] {

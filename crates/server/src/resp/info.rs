@@ -182,6 +182,8 @@ impl Facts<'_> {
             ("trees", self.sum(|s| s.trees)),
             ("tree_objects", self.sum(|s| s.tree_objects)),
             ("tree_bytes", self.sum(|s| s.tree_bytes)),
+            ("ordered_trees", self.sum(|s| s.ordered_trees)),
+            ("ordered_bytes", self.sum(|s| s.ordered_bytes)),
             ("geo_keys", self.sum(|s| s.geo_keys)),
             ("geo_members", self.sum(|s| s.geo_members)),
             ("geo_bytes", self.sum(|s| s.geo_bytes)),
