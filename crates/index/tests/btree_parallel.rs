@@ -91,7 +91,7 @@ fn sub_ranges_cost_what_the_paper_counts_and_one_parallel_scan_less() {
     assert_eq!(nodes(&loaded, 1, 1, upper_five.clone()), 102);
     assert_eq!(nodes(&loaded, 10, 1, upper_five.clone()), 120);
     // One scan with ten leaves at a time reads the path once and the parents of the leaves, up to two
-    // of them in vain.
+    // of them more than it needs.
     let parents = LEAVES.div_ceil(FAN_OUT as u64);
     let parallel = nodes(&loaded, 1, 10, none);
     assert!((107 + parents..=107 + parents + 3).contains(&parallel), "{parallel}");

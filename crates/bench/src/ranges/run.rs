@@ -249,7 +249,7 @@ impl Reader {
             ops: lookups.timed(number)?,
         };
         let mut key = String::new();
-        // Who always asks has nothing to learn.
+        // A client that always asks has nothing to learn.
         let learning =
             if reader.path == Path::Ask { Vec::new() } else { lookups.learning(number)? };
         for op in learning {

@@ -85,10 +85,10 @@ pub(crate) struct KeptNodes {
     choice: Choice,
 }
 
-/// Who chooses the kept nodes of a tree.
+/// What chooses the kept nodes of a tree.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
-    /// Nobody, or nobody any more.
+    /// Nothing: they stay as they are.
     None,
     /// Its view, within these limits.
     Own(FatRootLimits, Pace),

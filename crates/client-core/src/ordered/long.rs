@@ -7,8 +7,8 @@
 //! * a record counts if it is live and whole, of the generation and the tree that the leaf named, and
 //!   if the read lease still held when the last one had landed;
 //! * the owner makes a record dead before a reader can see its key's next value. So a value that was
-//!   read is none older than one that was shown before; whoever finds a dead record reads the leaf
-//!   again.
+//!   read is none older than one that was shown before; a reader that finds a dead record reads
+//!   the leaf again.
 
 use super::value::OrderedValue;
 use crate::core::Core;

@@ -123,7 +123,7 @@ impl FatRoot {
     }
 }
 
-/// Who is below whom.
+/// The nodes' parents and children.
 struct Family {
     roots: Vec<usize>,
     children: Vec<Vec<usize>>,

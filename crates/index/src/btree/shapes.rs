@@ -1,4 +1,4 @@
-//! What the levels of a tree hold: kept with each change, so that nobody has to walk over the nodes.
+//! What the levels of a tree hold: kept with each change, so that no request walks over the nodes.
 
 use super::image::Image;
 use remora_layout::btree::{LevelInfo, OrderedNode};

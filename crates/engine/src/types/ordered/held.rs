@@ -1,5 +1,5 @@
 //! Addresses that others hold, and mending, a few nodes in each turn. Neither is data: no entry of the
-//! log has it, and a copy of a tree has its own nodes, whose addresses nobody holds.
+//! log has it, and a copy of a tree has its own nodes, whose addresses are not held.
 
 use super::table::Named;
 use super::trees::{OrderedTrees, refusal};
@@ -54,7 +54,7 @@ impl OrderedTrees {
         let scratch = &mut self.scratch;
         scratch.clear();
         let each = |inner: &InnerNode| {
-            // The first one comes whole: without it nobody would come further.
+            // The first one comes whole: without it no request would come further.
             let most = if scratch.is_empty() { MAX_REPLY_BYTES } else { most_bytes };
             let has_room = scratch.len() + bytes_of(inner) <= most;
             if has_room {
