@@ -177,8 +177,10 @@ impl Connection {
     /// Fit for edge-triggered readiness: after a receive that did not fill the
     /// buffer the socket is empty, and what comes later is an event of its own.
     /// Only a peer's end that came before is not: `is_hung_up` is to say so
-    /// from the event that tells it on. Register the connection for reading and
-    /// writing; other threads' posts can leave bytes to be flushed, too.
+    /// from the event that tells it on. A turn that receives nothing does not
+    /// use up an event: after it the connection wants another turn. Register
+    /// the connection for reading and writing; other threads' posts can leave
+    /// bytes to be flushed, too.
     pub fn serve(
         &self,
         buffer: &mut ReceiveBuffer,

@@ -49,7 +49,11 @@ impl Connection {
         on_immediate: &mut dyn FnMut(u32),
     ) -> Result<State, Violation> {
         (inbound.frames, inbound.read_bytes) = (0, 0);
-        if !std::mem::take(&mut inbound.is_suspended) {
+        if std::mem::take(&mut inbound.is_suspended) {
+            // Bytes may have arrived since the last receive, and this turn may be the only one for
+            // their event: a further turn has to receive them.
+            inbound.may_be_more = true;
+        } else {
             match inbound.receive(&self.socket) {
                 Received::Nothing => return Ok(State::Idle),
                 Received::Closed => {

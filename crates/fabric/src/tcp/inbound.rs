@@ -58,7 +58,8 @@ pub(super) struct Inbound {
     pub read_bytes: usize,
     /// The turn's bound ended it: the received frames are executed before more bytes are received.
     pub is_suspended: bool,
-    /// The socket may have had more than the last receive took.
+    /// The socket may have more than the last receive took: that filled the buffer, or a turn
+    /// without a receive followed it.
     pub may_be_more: bool,
     /// A request was refused: all later ones are skipped.
     pub refused: bool,
