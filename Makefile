@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo cluster couriers dispatch test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
+.PHONY: help build demo cluster couriers dispatch leaderboard rate-limiter test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -28,6 +28,14 @@ couriers: ## an example service: the nearest free of 10,000 moving couriers
 dispatch: ## an example: free couriers, profiles and zones in one request, beside Redis
 	@cargo build --locked --release --package remora --package dispatch
 	@"$(TARGET)/release/dispatch" $(ARGS)
+
+leaderboard: ## an example: points, ranks and the best players, on a sorted set
+	@cargo build --locked --release --package remora --package leaderboard
+	@"$(TARGET)/release/leaderboard" $(ARGS)
+
+rate-limiter: ## an example: a sliding window of requests for each caller, on sorted sets
+	@cargo build --locked --release --package remora --package rate-limiter
+	@"$(TARGET)/release/rate-limiter" $(ARGS)
 
 test-fast: ## unit tests and oracles: under 3 minutes after a build
 	@bash scripts/test.sh fast
@@ -57,6 +65,7 @@ worlds: ## run worlds from fresh seeds for ten minutes; ARGS="--minutes 60"
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --lists $(or $(ARGS),--minutes 10) && \
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --links $(or $(ARGS),--minutes 10) && \
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --ordered $(or $(ARGS),--minutes 10) && \
+	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --sorted $(or $(ARGS),--minutes 10) && \
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --replicas $(or $(ARGS),--minutes 10)
 
 fuzz: ## feed hostile bytes to parsers and whole sessions

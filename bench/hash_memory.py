@@ -1,4 +1,5 @@
-"""Memory of hashes, sets and lists beside Redis, in one run: resident bytes for each hash, field, member or element.
+"""Memory of hashes, sets, sorted sets and lists beside Redis, in one run: resident bytes for each hash, field, member or
+element.
 
     python3 bench/hash_memory.py target/release/remora [valkey-server [CASE...]]
 
@@ -51,12 +52,28 @@ def one_list(element):
         yield request(b"RPUSH", b"large", *(element(at) for at in range(start, start + 10)))
 
 
+def one_sorted_set(member):
+    for start in range(0, COUNT, 10):
+        words = [word for at in range(start, start + 10) for word in (b"%d" % (at * 7919 % COUNT), member(at))]
+        yield request(b"ZADD", b"large", *words)
+
+
+def small_sorted_sets(size, member):
+    for start in range(0, COUNT, size):
+        words = [word for at in range(size) for word in (b"%d" % (at * 7919 % size), member(at))]
+        yield request(b"ZADD", b"small:%07d" % start, *words)
+
+
 CASES = {
     "1 M hashes of 4 fields": small_hashes,
     "1 M fields, 13 + 11 bytes": lambda: one_hash(lambda at: (b"field:%07d" % at, b"value %d" % at)),
     "1 M fields, 7 + 6 bytes": lambda: one_hash(lambda at: (b"f%d" % at, b"%d" % at)),
     "1 M members of 8 bytes": lambda: one_set(lambda at: b"m%07d" % at),
     "1 M integers as members": lambda: one_set(lambda at: b"%d" % at),
+    "1 M scored members of 8 bytes": lambda: one_sorted_set(lambda at: b"m%07d" % at),
+    "1 M scored members of 20 bytes": lambda: one_sorted_set(lambda at: b"element:%012d" % at),
+    "1 M scored in sets of 100": lambda: small_sorted_sets(100, lambda at: b"m%07d" % at),
+    "1 M scored in sets of 10": lambda: small_sorted_sets(10, lambda at: b"m%07d" % at),
     "1 M elements of 8 bytes": lambda: one_list(lambda at: b"m%07d" % at),
     "1 M elements of 14 bytes": lambda: one_list(lambda at: b"element:%06d" % at),
     "1 M integers as elements": lambda: one_list(lambda at: b"%d" % at),
@@ -123,7 +140,7 @@ def measure(command, port, requests):
 def main():
     binary = sys.argv[1]
     peers = {"Redis": "redis-server"} | {"Valkey": at for at in sys.argv[2:3]}
-    print(f"{'case':28}", *(f"{name:>14}" for name in [*peers, "Remora"]), " bytes each")
+    print(f"{'case':32}", *(f"{name:>14}" for name in [*peers, "Remora"]), " bytes each")
     for name, requests in CASES.items():
         if sys.argv[3:] and not any(word in name for word in sys.argv[3:]):
             continue
@@ -137,7 +154,7 @@ def main():
             ours = [binary, "serve", "--port", str(port), "--socket", f"{directory}/s"]
             ours += ["--shards", "1", "--max-memory", "1GiB"]
             row.append(measure(ours, port, requests()))
-            print(f"{name:28}", *(f"{each:7.1f} ({all:.1f})".rjust(14) for each, all in row), flush=True)
+            print(f"{name:32}", *(f"{each:7.1f} ({all:.1f})".rjust(14) for each, all in row), flush=True)
 
 
 main()

@@ -41,7 +41,7 @@ export REMORA_SKIP REMORA_BIN=$target/release/remora
 # What test-fast leaves out: real processes and worlds, which take longest. So do
 # models, which are modules of other crates too.
 not_fast=(--exclude remora-tests --exclude remora-models --exclude remora-sim --exclude couriers --exclude dispatch
-    --exclude remora-zookeeper)
+    --exclude leaderboard --exclude rate-limiter --exclude remora-zookeeper)
 
 # Cargo's own steps, whose test binaries end with closing lines that are counted.
 # Nothing runs after a build that failed.

@@ -199,7 +199,7 @@ fn keys_expire_and_tell_their_types() {
     session.tree(b"t").unwrap().insert(1, point(0.0, 0.0)).expect("room");
     let here = Position::new(2.0, 48.0).expect("on the globe");
     session.geo(b"g").add(&[(b"m", here)]).expect("room");
-    let types = [KeyType::String, KeyType::Hash, KeyType::Tree, KeyType::Geo].map(Some);
+    let types = [KeyType::String, KeyType::Hash, KeyType::Tree, KeyType::SortedSet].map(Some);
     let keys: [&[u8]; 4] = [b"s", b"h", b"t", b"g"];
     assert_eq!(keys.map(|key| session.key_type(key).expect("an answer")), types);
     assert_eq!(session.key_type(b"none"), Ok(None));

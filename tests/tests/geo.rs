@@ -462,12 +462,8 @@ fn every_key_has_a_type() {
     for (key, wanted) in [("t", "rtree"), ("g", "zset"), ("s", "string"), ("x", "none")] {
         assert_eq!(resp.call(&format!("TYPE {key}")), Value::Simple(wanted.into()), "{key}");
     }
-    for line in ["ZADD g 1 b", "ZRANGE g 0 -1", "ZINCRBY g 1 a", "ZADD new 1 b"] {
-        let name = line.split(' ').next().unwrap();
-        let Value::Error(why) = resp.call(line) else { panic!("{line} is refused") };
-        assert!(why.starts_with(&format!("ERR unknown command '{name}'")), "{line}: {why}");
-    }
-    assert_eq!(resp.call("ZCARD g"), Value::Integer(1));
+    assert_eq!(resp.call("ZADD g 1 b"), Value::Integer(1));
+    assert_eq!(resp.call("ZCARD g"), Value::Integer(2));
     assert_eq!(resp.call("TYPE new"), Value::Simple("none".into()));
     let Value::Error(why) = resp.call("TYPE g s") else { panic!("two keys") };
     assert_eq!(why, "ERR wrong number of arguments for 'type' command");

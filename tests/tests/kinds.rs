@@ -1,5 +1,5 @@
 //! A pointer that leads to a whole record of the key, but of another kind: the
-//! name of a GEO member and the id of a tree's object may equal a key.
+//! name of a member that has a place and the id of a tree's object may equal a key.
 
 use remora_arena::{Mapping, ReadView, Words};
 use remora_client_core::{
@@ -13,7 +13,7 @@ use remora_layout::pointer::RemotePointer;
 use remora_layout::pointer_table::Hint;
 use remora_layout::record::{Guardian, Lengths, RECORD_HEADER_BYTES, State};
 use remora_layout::rect::Rect;
-use remora_tests::{RawSession, ServerProcess, by_pointers};
+use remora_tests::{RawSession, ServerProcess, by_pointers, wait_until};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -56,10 +56,17 @@ fn a_pointer_to_a_record_of_another_kind_is_not_believed() {
     let options = Options { wake: Wake::Event, pointer_cache, lease, ..by_pointers() };
     let mut session = server.session_with(&options);
 
-    server.resp().call("GEOADD places 13 38 whatever");
+    // A large set, which gets places once it is searched.
+    let mut resp = server.resp();
+    resp.call("GEOADD places 13 38 whatever");
+    for at in 0..300 {
+        resp.call(&format!("GEOADD places 13 38 m{at}"));
+    }
+    resp.call("GEOSEARCH places FROMLONLAT 13 38 BYRADIUS 1 km");
     let rect = Rect::new(0.0, 1.0, 0.0, 1.0).unwrap();
     session.put_place(b"tree", u64::from_le_bytes(*KEY), rect, Some(b"bytes")).unwrap();
-    let parts = [Kind::GEO_MEMBER, Kind::OBJECT].map(|kind| find(arena, kind).expect("written"));
+    wait_until("places", || find(arena, Kind::SORTED_PLACE).is_some());
+    let parts = [Kind::SORTED_PLACE, Kind::OBJECT].map(|kind| find(arena, kind).expect("written"));
     // A lease that runs on the clients' clock: that of another key.
     session.set(b"other", b"", SetOptions::default()).unwrap();
     session.get(b"other", Path::Ask).unwrap();

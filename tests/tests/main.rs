@@ -40,6 +40,10 @@ mod ring_waits;
 mod sessions;
 mod sets;
 mod sort;
+mod sorted_handles;
+mod sorted_sets;
+mod sorted_types;
+mod sorted_waits;
 mod strings;
 
 // Places: trees, geometries, GEO keys.

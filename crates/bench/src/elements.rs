@@ -1,24 +1,22 @@
-//! `remora bench elements`: ranges of a list, or members of a set, asked for or read from memory.
+//! `remora bench elements`: ranges of a list, members of a set, or calls of a sorted set, asked for or read
+//! from memory.
 
 use crate::bounds::within;
 use crate::costs::{Costs, costs_of};
 use crate::meter::Meter;
 use crate::run::{Figures, Outcome, Share, side_by_side};
+use crate::scores::{BATCH, Call, ELEMENT_BYTES, Scores, element, scattered};
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use remora_client_core::{Client, OpenList, OpenSet, Options, Path, Session, Side};
 use remora_command_line::{
-    Address, ProcessCpu, ServerPlan, ServerProcess, Transport, Wake, connect, show_by_name,
+    Address, ProcessCpu, ServerPlan, ServerProcess, Transport, Wake, connect, show_by_name, usage,
 };
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 
 const KEY: &[u8] = b"bench:elements";
-/// Bytes of an element.
-const ELEMENT_BYTES: usize = 20;
-/// Elements of one command while loading.
-const BATCH: usize = 100;
 const MAX_RECORDS: usize = 10_000_000;
 const MAX_OPS: usize = 1_000_000_000;
 const MAX_RANGE: usize = 10_000;
@@ -31,6 +29,8 @@ pub enum Of {
     List,
     /// A set: SISMEMBER of members.
     Set,
+    /// A sorted set: see `--call`.
+    Sorted,
 }
 show_by_name!(Of);
 
@@ -45,12 +45,24 @@ pub enum ElementsPath {
 }
 show_by_name!(ElementsPath);
 
+impl ElementsPath {
+    fn of_client(self) -> Path {
+        match self {
+            Self::Ask => Path::Ask,
+            Self::Read => Path::Read,
+        }
+    }
+}
+
 /// Flags of `remora bench elements`.
 #[derive(Clone, Debug, Args)]
 pub struct ElementsArgs {
     /// What the key holds.
     #[arg(long, value_enum, default_value_t = Of::List)]
     pub of: Of,
+    /// What is done with a sorted set.
+    #[arg(long, value_enum, default_value_t = Call::Score)]
+    pub call: Call,
     /// By which path.
     #[arg(long, value_enum, default_value_t = ElementsPath::Read)]
     pub path: ElementsPath,
@@ -63,7 +75,7 @@ pub struct ElementsArgs {
     /// Operations.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub ops: usize,
-    /// Elements of a range, from the first one on.
+    /// Elements of a range: of a list from the first one on, of a sorted set from any score on.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub range: usize,
     /// Counts the first look at each member, too: nothing is read before.
@@ -88,6 +100,7 @@ struct ElementsReport {
 enum View {
     List(OpenList),
     Set(OpenSet),
+    Sorted(Box<Scores>),
 }
 
 /// A session and what it looks at.
@@ -97,23 +110,18 @@ struct Elements<'a> {
     view: View,
 }
 
-fn element(number: usize) -> [u8; ELEMENT_BYTES] {
-    let mut text = *b"element:000000000000";
-    let (mut number, mut at) = (number, ELEMENT_BYTES);
-    while number > 0 {
-        at -= 1;
-        text[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    text
-}
-
 impl<'a> Elements<'a> {
     fn open(args: &'a ElementsArgs, client: &Client) -> anyhow::Result<Self> {
         let session = client.session()?;
         let view = match args.of {
             Of::List => View::List(session.open_list(KEY)?),
             Of::Set => View::Set(session.open_set(KEY)?),
+            Of::Sorted => {
+                let ElementsArgs { call, records, range, .. } = *args;
+                let view = session.open_sorted(KEY)?;
+                let path = args.path.of_client();
+                View::Sorted(Box::new(Scores { view, records, range, call, path, calls: 0 }))
+            }
         };
         Ok(Self { args, session, view })
     }
@@ -124,19 +132,20 @@ impl<'a> Elements<'a> {
             let texts: Vec<_> = (first..to).map(element).collect();
             let some: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
             match &mut self.view {
-                View::List(list) => self.session.list_push(list, Side::Right, &some)?,
-                View::Set(set) => self.session.set_add(set, &some)?,
-            };
+                View::List(list) => drop(self.session.list_push(list, Side::Right, &some)?),
+                View::Set(set) => drop(self.session.set_add(set, &some)?),
+                View::Sorted(scores) => scores.add(&mut self.session, first..to)?,
+            }
         }
-        Ok(())
+        match &self.view {
+            View::Sorted(scores) => scores.add_other(&mut self.session),
+            _ => Ok(()),
+        }
     }
 
     /// One operation, whose result is checked. Members come in an order without a pattern.
     fn once(&mut self, number: usize) -> anyhow::Result<()> {
-        let path = match self.args.path {
-            ElementsPath::Ask => Path::Ask,
-            ElementsPath::Read => Path::Read,
-        };
+        let path = self.args.path.of_client();
         match &mut self.view {
             View::List(list) => {
                 let range = (0, self.args.range as i64 - 1);
@@ -147,11 +156,11 @@ impl<'a> Elements<'a> {
                 ensure!(are_right, "a range has other elements");
             }
             View::Set(set) => {
-                let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-                let member = element(scattered % self.args.records);
+                let member = element(scattered(number, self.args.records));
                 let found = self.session.set_has(set, &member, path)?;
                 ensure!(found.value.is_some(), "a member is missing");
             }
+            View::Sorted(scores) => scores.once(&mut self.session, number)?,
         }
         Ok(())
     }
@@ -166,11 +175,26 @@ impl<'a> Elements<'a> {
     }
 }
 
+/// Refuses what a call on a sorted set cannot do.
+fn check_call(args: &ElementsArgs) -> anyhow::Result<()> {
+    if args.of != Of::Sorted {
+        return Ok(());
+    }
+    if args.path == ElementsPath::Read && !args.call.is_read() {
+        return Err(usage(format!("--call {} needs --path ask", args.call)));
+    }
+    if args.call == Call::Pop && (args.ops > args.records || !args.cold) {
+        return Err(usage("--call pop needs --cold, and as many --records as --ops at least"));
+    }
+    Ok(())
+}
+
 /// Runs the bench, at a server of its own with one shard.
 pub fn run(args: &ElementsArgs) -> anyhow::Result<()> {
     within("--records", args.records, 1, MAX_RECORDS)?;
     within("--ops", args.ops, 1, MAX_OPS)?;
     within("--range", args.range, 1, MAX_RANGE)?;
+    check_call(args)?;
     let plan = ServerPlan {
         shards: 1,
         wake: Wake::Event,
@@ -205,10 +229,11 @@ pub fn run(args: &ElementsArgs) -> anyhow::Result<()> {
 }
 
 fn print(args: &ElementsArgs, outcome: &Outcome, out: &mut impl Write) -> anyhow::Result<()> {
-    let ElementsArgs { of, path, transport, records, ops, range, cold, json } = args;
+    let ElementsArgs { of, call, path, transport, records, ops, range, cold, json } = args;
     let cold = if *cold { " --cold" } else { "" };
+    let call = if *of == Of::Sorted { format!(" --call {call}") } else { String::new() };
     let command = format!(
-        "remora bench elements --of {of} --path {path} --transport {transport} --records {records} \
+        "remora bench elements --of {of}{call} --path {path} --transport {transport} --records {records} \
          --ops {ops} --range {range}{cold}"
     );
     let Costs { asked, read, .. } = outcome.costs;

@@ -23,6 +23,7 @@ mod places;
 mod ranges;
 mod records;
 mod run;
+mod scores;
 mod targets;
 mod trace;
 mod transport_report;
@@ -61,7 +62,7 @@ pub enum BenchCommand {
     Ranges(Box<RangesArgs>),
     /// Boxes of points over RESP, by the commands that Redis has too.
     Geo(GeoArgs),
-    /// Ranges of a list, or members of a set.
+    /// Ranges of a list, members of a set, or calls of a sorted set.
     Elements(ElementsArgs),
     /// Items that link to items: a search over a graph, pages of reviews, roads of positions.
     Links(Box<LinksArgs>),

@@ -9,7 +9,8 @@
 //! ```text
 //!   session       operations by name; followed: what following a cluster needs of it
 //!   read, batch, trees           what each of them does, by either route
-//!   elements: hash, set          the same for objects with named elements
+//!   elements: hash, set, sorted  the same for objects with named elements
+//!   btree: ordered, sorted       the same for B+trees
 //!   links         follows links, one by one or many at once
 //!   plans         runs plans by READs, or asks for them
 //!   router        ask, or read?          directory   tables and pointers
@@ -35,6 +36,7 @@
 mod admission;
 mod asker;
 mod batch;
+mod btree;
 mod choose;
 mod client;
 mod clock;
@@ -79,12 +81,14 @@ mod ring_set;
 mod router;
 mod session;
 mod set;
+mod sorted;
 mod subscriber;
 mod sync;
 mod synced;
 mod trees;
 
 pub use admission::{Admission, ConcurrencyLimit};
+pub use btree::{BtreeView, CachePolicy, OrderedCache, OrderedEvents, SharedCache};
 pub use choose::{Explanation, Policy, Predictor, Route, Why, last_heartbeat, mean_of_heartbeats};
 pub use client::Client;
 pub use clock::Clock;
@@ -101,10 +105,7 @@ pub use links::{
 };
 pub use list::{ListEvents, ListItems, ListTaken, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};
-pub use ordered::{
-    CachePolicy, OpenOrdered, OrderedCache, OrderedEntries, OrderedEvents, OrderedFound,
-    OrderedGot, OrderedValue, SharedCache,
-};
+pub use ordered::{OpenOrdered, OrderedEntries, OrderedFound, OrderedGot, OrderedValue};
 pub use path::{Path, ServedBy};
 pub use plans::PlanRun;
 pub use pointer_cache::Entry as CachedPointer;
@@ -127,6 +128,7 @@ pub use remora_protocol::ordered::{OrderedHold, OrderedSettings};
 pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
 pub use session::Session;
 pub use set::{AllMembers, OpenSet};
+pub use sorted::{OpenSorted, SortedFound, SortedMember, SortedScore};
 pub use subscriber::Subscriber;
 pub use synced::SyncPoint;
 pub use trees::{

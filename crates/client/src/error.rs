@@ -179,6 +179,9 @@ pub enum Refusal {
     /// The value is not a 64-bit integer.
     #[error("the value is not a 64-bit integer")]
     NotAnInteger,
+    /// The score would not be a number.
+    #[error("the score would not be a number")]
+    NotANumber,
     /// The sum does not fit a 64-bit integer.
     #[error("the result does not fit a 64-bit integer")]
     Overflow,
@@ -270,6 +273,7 @@ impl Refusal {
         match status {
             Status::WrongType => Self::WrongType,
             Status::NotAnInteger => Self::NotAnInteger,
+            Status::NotANumber => Self::NotANumber,
             Status::Overflow => Self::Overflow,
             Status::OutOfMemory => Self::OutOfMemory,
             Status::TooLarge => Self::TooLarge,

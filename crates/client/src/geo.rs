@@ -3,9 +3,10 @@
 use crate::error::Error;
 use crate::session::Session;
 use remora_client_core as core;
-use remora_protocol::geo::{self, Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
+use remora_protocol::geo::{self, Centre, GeoQuery, GeoSearch, Member, Members};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Condition, Request};
+use remora_protocol::sorted::{Scored, SortedCommand, When};
+use remora_protocol::{Command, Items, Request};
 
 /// A position, in degrees.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -136,16 +137,14 @@ impl Session {
 }
 
 /// Members without positions, in the encoding of requests.
-fn named<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+fn named(names: &[&[u8]]) -> Vec<u8> {
     let mut list = Vec::new();
-    for member in names {
-        Members::push(&mut list, &Member { member, ..Member::default() });
-    }
+    names.iter().for_each(|name| Items::push(&mut list, name));
     list
 }
 
-fn places(list: &[u8]) -> Result<Members<'_>, Error> {
-    Members::parse(list).ok_or(Error::KeyTooLong)
+fn listed(list: &[u8]) -> Result<Items<'_>, Error> {
+    Ok(Items::parse(list).ok_or(core::Error::Refused(Status::Malformed))?)
 }
 
 impl GeoKey<'_> {
@@ -166,13 +165,16 @@ impl GeoKey<'_> {
     /// # }
     /// ```
     pub fn add(&mut self, members: &[(&[u8], Position)]) -> Result<u64, Error> {
+        if members.is_empty() {
+            return Ok(0);
+        }
         let mut list = Vec::new();
         for (member, position) in members {
-            let score = position.to_protocol().score();
-            Members::push(&mut list, &Member { score, member, ..Member::default() });
+            Scored::push(&mut list, position.to_protocol().score(), member);
         }
-        let (condition, places) = (Condition::Always, places(&list)?);
-        let command = GeoCommand::Add { condition, tell_changed: false, places };
+        let members = Scored::parse(&list).ok_or(Error::KeyTooLong)?;
+        let when = When::default();
+        let command = SortedCommand::Add { when, counts_changed: false, members };
         Ok(self.ask(command.request())?.number as u64)
     }
 
@@ -188,9 +190,12 @@ impl GeoKey<'_> {
     /// # }
     /// ```
     pub fn remove(&mut self, names: &[&[u8]]) -> Result<u64, Error> {
-        let list = named(names.iter().copied());
-        let places = places(&list)?;
-        Ok(self.ask(GeoCommand::Remove { places }.request())?.number as u64)
+        if names.is_empty() {
+            return Ok(0);
+        }
+        let list = named(names);
+        let members = listed(&list)?;
+        Ok(self.ask(SortedCommand::Remove { members }.request())?.number as u64)
     }
 
     /// Where members are, in the order of their names; `None` for one that is not there.
@@ -206,9 +211,12 @@ impl GeoKey<'_> {
     /// # }
     /// ```
     pub fn positions(&mut self, names: &[&[u8]]) -> Result<Vec<Option<Position>>, Error> {
-        let list = named(names.iter().copied());
-        let places = places(&list)?;
-        let reply = self.ask(GeoCommand::Scores { places }.request())?;
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let list = named(names);
+        let members = listed(&list)?;
+        let reply = self.ask(SortedCommand::Scores { members }.request())?;
         let (scores, _) = reply.value.unwrap_or_default().as_chunks::<8>();
         let position = |score: &[u8; 8]| {
             let score = f64::from_le_bytes(*score);
@@ -247,8 +255,7 @@ impl GeoKey<'_> {
     /// # }
     /// ```
     pub fn member_count(&mut self) -> Result<u64, Error> {
-        let reply = self.ask(GeoCommand::Members.request())?;
-        Ok(if reply.status == Status::Ok { reply.number as u64 } else { 0 })
+        Ok(self.ask(SortedCommand::Length.request())?.number as u64)
     }
 
     /// The members in an area, the nearest first. Empty without the key, and if the centre is
@@ -284,7 +291,7 @@ impl GeoKey<'_> {
         let malformed = core::Error::Refused(Status::Malformed);
         let query = GeoQuery::parse(&query).ok_or(malformed)?;
         let mut list = Vec::new();
-        let request = GeoCommand::Search { query }.request();
+        let request = SortedCommand::Search { query }.request();
         self.core.ask_long(self.key, request, &mut |part| list.extend_from_slice(part))?;
         let member = |place: Member<'_>| GeoMember {
             name: place.member.to_vec(),

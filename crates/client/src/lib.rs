@@ -80,6 +80,7 @@
 //! # fn example(session: &mut remora_client::Session) -> Result<(), Box<dyn std::error::Error>> {
 //! session.string(b"orders").increment(1)?;
 //! session.hash(b"courier:7")?.set(&[(b"state", b"free")])?;
+//! session.sorted_set(b"ratings")?.add(&[(b"courier:7", 4.8)])?;
 //! session.tree(b"couriers")?.insert(7, Rect::point(2.35, 48.86)?)?;
 //! let near = session.tree(b"couriers")?.nearest(2.3, 48.8, 5)?;
 //! println!("{} couriers, {:?}, {} round trips", near.len(), near.served_by, near.counts.round_trips);
@@ -140,6 +141,7 @@ mod ordered;
 mod scan;
 mod session;
 mod set;
+mod sorted;
 mod string;
 mod time;
 mod trees;
@@ -159,7 +161,7 @@ pub use remora_client_core::{
     LevelInfo, Link, LinkAt, LinkPlace, ListEvents, ListItems, ListTaken, NodeInfo, NodeRef,
     OrderedCache, OrderedEntries, OrderedEvents, OrderedFound, OrderedGot, OrderedHold,
     OrderedInfo, OrderedSettings, OrderedValue, Path, PlanRun, Policy, Route, ServedBy, Side,
-    SyncPoint, Target, Why,
+    SortedFound, SortedMember, SortedScore, SyncPoint, Target, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};
@@ -170,6 +172,7 @@ pub use remora_protocol::tree::ObjectId;
 pub use scan::{Scan, ScannedKey};
 pub use session::{ExpireWhen, KeyType, Session, Ttl};
 pub use set::{Membership, SetKey};
+pub use sorted::{AddWhen, Page, SortedSetKey};
 pub use string::{SetOptions, StringKey};
 pub use trees::{
     NewObject, TreeCount, TreeFound, TreeHit, TreeInfo, TreeKey, TreeObject, TreeReading,

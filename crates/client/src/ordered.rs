@@ -39,11 +39,11 @@ impl Session {
     /// # }
     /// ```
     pub fn ordered(&mut self, key: &[u8]) -> Result<OrderedKey<'_>, Error> {
+        self.choose_kept_nodes();
         let Self { core, ordered, ordered_cache, path, .. } = self;
-        ordered_cache.choose_if_due(ordered.all());
         let view = ordered.get(key, MOST_VIEWS, || {
             let mut view = core.open_ordered(key)?;
-            ordered_cache.join(&mut view);
+            ordered_cache.join(view.tree_mut());
             Ok(view)
         })?;
         Ok(OrderedKey { core, view, cache: ordered_cache, path: *path })
@@ -51,7 +51,8 @@ impl Session {
 }
 
 impl Session {
-    /// Keeps inner nodes of ordered trees so from now on, all trees together; none of those that it has.
+    /// Keeps inner nodes of ordered trees and of large sorted sets so from now on, all together; none of
+    /// those that it has.
     /// By default 1 MiB of what the session visits most.
     ///
     /// ```no_run
@@ -65,9 +66,17 @@ impl Session {
     /// ```
     pub fn keep_ordered(&mut self, cache: core::OrderedCache) {
         self.ordered_cache = core::SharedCache::new(cache);
-        for view in self.ordered.all() {
-            self.ordered_cache.join(view);
+        let ordered = self.ordered.all().map(core::OpenOrdered::tree_mut);
+        for tree in ordered.chain(self.sorted.all().map(core::OpenSorted::tree_mut)) {
+            self.ordered_cache.join(tree);
         }
+    }
+
+    /// Chooses which inner nodes the session keeps, if it is time to.
+    pub(crate) fn choose_kept_nodes(&mut self) {
+        let ordered = self.ordered.all().map(core::OpenOrdered::tree_mut);
+        let sorted = self.sorted.all().map(core::OpenSorted::tree_mut);
+        self.ordered_cache.choose_if_due(ordered.chain(sorted));
     }
 }
 

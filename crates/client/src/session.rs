@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::time::{after, from_unix_ms, to_unix_ms};
-use crate::views::{HashViews, ListViews, OrderedViews, SetViews, TreeViews};
+use crate::views::{HashViews, ListViews, OrderedViews, SetViews, SortedViews, TreeViews};
 use remora_client_core as core;
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 /// the next operation.
 ///
 /// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::list`],
-/// [`Session::member_set`], [`Session::ordered`], [`Session::tree`], [`Session::geo`]. The session keeps the known locations of
-/// hashes, lists, sets and trees, so that creating a handle again costs nothing.
+/// [`Session::member_set`], [`Session::sorted_set`], [`Session::ordered`], [`Session::tree`], [`Session::geo`]. The session keeps the known locations of
+/// hashes, lists, sets, sorted sets and trees, so that creating a handle again costs nothing.
 pub struct Session {
     pub(crate) core: core::Session,
     /// How values are fetched if a handle does not say otherwise.
@@ -22,7 +22,8 @@ pub struct Session {
     pub(crate) hashes: HashViews,
     pub(crate) lists: ListViews,
     pub(crate) ordered: OrderedViews,
-    /// What the views of ordered trees keep together.
+    pub(crate) sorted: SortedViews,
+    /// What the views of ordered trees and sorted sets keep together.
     pub(crate) ordered_cache: core::SharedCache,
     pub(crate) sets: SetViews,
     pub(crate) trees: TreeViews,
@@ -68,8 +69,8 @@ pub enum KeyType {
     Set,
     /// A tree of places.
     Tree,
-    /// Members with positions on the globe.
-    Geo,
+    /// Members in the order of their scores; those with positions on the globe are such.
+    SortedSet,
     /// An ordered tree.
     Ordered,
     /// A type that this version of the client does not know.
@@ -84,7 +85,7 @@ impl KeyType {
             Kind::LIST => Self::List,
             Kind::SET => Self::Set,
             Kind::RTREE => Self::Tree,
-            Kind::GEO => Self::Geo,
+            Kind::SORTED_SET => Self::SortedSet,
             Kind::ORDERED => Self::Ordered,
             _ => Self::Other,
         }
@@ -93,9 +94,9 @@ impl KeyType {
 
 impl Session {
     pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
-        let (hashes, lists, ordered, sets, trees) = Default::default();
+        let (hashes, lists, ordered, sorted, sets, trees) = Default::default();
         let ordered_cache = core::SharedCache::default();
-        Self { core, path, hashes, lists, ordered, ordered_cache, sets, trees }
+        Self { core, path, hashes, lists, ordered, sorted, ordered_cache, sets, trees }
     }
 
     /// The value of a string key: [`StringKey::get`](crate::StringKey::get).

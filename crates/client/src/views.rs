@@ -17,6 +17,9 @@ pub(crate) type ListViews = Views<core::OpenList>;
 /// A session's views of sets, by their keys.
 pub(crate) type SetViews = Views<core::OpenSet>;
 
+/// A session's views of sorted sets, by their keys.
+pub(crate) type SortedViews = Views<core::OpenSorted>;
+
 /// A session's views of ordered trees, by their keys.
 pub(crate) type OrderedViews = Views<core::OpenOrdered>;
 

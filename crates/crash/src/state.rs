@@ -1,6 +1,6 @@
 //! What a key holds, and what changes it, for every type alike.
 //!
-//! Any object is parts by name: a string is one part without a name, a hash its fields, a GEO key
+//! Any object is parts by name: a string is one part without a name, a hash its fields, a sorted set
 //! its members, a tree its objects. So one model judges all types, and a type only says how its
 //! changes are sent and how its parts are read.
 

@@ -129,7 +129,7 @@ fn read_member<M: Memory>(
     let mut lengths = [0; 8];
     memory.fetch(record + LENGTHS_AT, &mut lengths).then_some(())?;
     let lengths = Lengths::from_word(u64::from_le_bytes(lengths))?;
-    (lengths.kind == Kind::GEO_MEMBER).then_some(())?;
+    (lengths.kind == Kind::SORTED_PLACE).then_some(())?;
     let bytes = lengths.key_bytes as usize;
     let fetch = |name: &mut [u8]| memory.fetch(record + RECORD_HEADER_BYTES as u64, name);
     (bytes <= NAME_BYTES && Members::push_fetched(found, (score, distance, bytes), fetch))

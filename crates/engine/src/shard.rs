@@ -92,9 +92,12 @@ pub struct Shard<J: Journal = NoJournal> {
 impl<J: Journal> Shard<J> {
     /// A shard over a fresh, zeroed region; writes the arena's header.
     pub fn new(owner: Owner<J>, options: ShardOptions) -> Self {
+        let types = Types::new(registry());
+        let mut store = Store::new(owner, options);
+        store.scored = types.iter().filter_map(|of| of.scored()).collect();
         Self {
-            store: Store::new(owner, options),
-            types: Types::new(registry()),
+            store,
+            types,
             applied: AppliedLogs::default(),
             followed: Followed::default(),
             own_since: 0,
@@ -627,13 +630,22 @@ impl<J: Journal> Shard<J> {
     /// [`Shard::release_some`] in every turn.
     #[inline]
     pub fn wants_release(&self) -> bool {
-        wants_room(&self.store) || self.sweeps || self.store.lag.has_to_show()
+        wants_room(&self.store)
+            || self.sweeps
+            || self.store.wants_tending
+            || self.store.lag.has_to_show()
     }
 
     /// Continues a flush, releases some of the memory of removed objects, removes some expired
-    /// parts, and shows some of the durable changes: a bounded part of each.
+    /// parts, builds some of the indexes of objects, and shows some of the durable changes: a bounded part of each.
     pub fn release_some(&mut self, now: Now) {
         release_turn(&mut self.store, &mut self.types, now);
+        if std::mem::take(&mut self.store.wants_tending) {
+            self.store.lag.begin_command();
+            for of in self.types.iter_mut() {
+                self.store.wants_tending |= of.tend(&mut self.store, now);
+            }
+        }
         if std::mem::take(&mut self.sweeps) && !self.store.is_applying {
             self.store.lag.begin_command();
             for of in self.types.iter_mut() {

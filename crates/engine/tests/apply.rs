@@ -2,12 +2,12 @@
 //! come again.
 
 use crate::give::{How, KeyRef, give_some};
+use crate::scored;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Applied, ApplyError, Eviction, LargeSet, Now, Origin, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::rect::Rect;
 use remora_log::{KnownLog, Log, LogKey, LogOptions, OwnedEntry, Part, consistent_cut};
-use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand};
@@ -225,13 +225,8 @@ fn make(shard: &mut Shard, key: &[u8]) {
                 ask(HashCommand::Set { pairs: Items::parse(&list).unwrap() }.request());
             }
             b"geo" => {
-                let mut list = Vec::new();
                 let score = (at * 7_000_000_000) as f64;
-                let member = name.as_bytes();
-                Members::push(&mut list, &Member { score, distance: 0.0, member });
-                let places = Members::parse(&list).unwrap();
-                let condition = Condition::Always;
-                ask(GeoCommand::Add { condition, tell_changed: false, places }.request());
+                ask(scored::add(&scored::scored([(score, name.as_bytes())])).request());
             }
             _ => {
                 let id = if at % 2 == 0 { ObjectId::from(&name[..]) } else { at.into() };

@@ -6,8 +6,8 @@ use remora_geometry::{Refine, Shape};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_VALUE_BYTES};
-use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, Status};
+use remora_protocol::sorted::{Scored, SortedCommand};
 use remora_protocol::tree::TreeCommand;
 use remora_protocol::{
     Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Operation, Pairs, Request,
@@ -246,9 +246,14 @@ fn every_operation_can_be_asked() {
         let values = [0, 4, 8, 16, 24, 32, 36, 40, 48].map(|bytes| vec![0; bytes]);
         // An empty item, and one of 8 bytes.
         let items = [0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].to_vec();
+        // One item of 8 bytes, two of them, and a number behind these.
+        let one = [vec![8, 0, 0, 0], vec![0; 8]].concat();
+        let two = [&one[..], &one].concat();
+        let bounds = [&two[..], &[0; 8]].concat();
         // Settings of an ordered tree.
         let settings = vec![0, 0, 16, 0, 8, 0, 8, 0];
-        let values = values.into_iter().chain([refine(), items, settings]);
+        let more = [refine(), items, settings, one, two, bounds];
+        let values = values.into_iter().chain(more);
         let numbers = [(0, 0), (30, 0), (0, 1), (30, 1)];
         let plain = values.flat_map(|value| numbers.map(|numbers| (value.clone(), numbers)));
         let plain = plain.into_iter().find_map(|(value, (argument, flags))| {
@@ -267,11 +272,10 @@ fn every_operation_can_be_asked() {
 fn a_command_gives_no_more_members_than_a_turn_takes() {
     let with = |members: usize| {
         let mut list = Vec::new();
-        let place = Member { score: 1.0, distance: 0.0, member: b"m" };
-        (0..members).for_each(|_| Members::push(&mut list, &place));
-        let places = Members::parse(&list).unwrap();
+        (0..members).for_each(|_| Scored::push(&mut list, 1.0, b"m"));
+        let members = Scored::parse(&list).unwrap();
         let mut bytes = Vec::new();
-        let request = GeoCommand::Store { places }.request();
+        let request = SortedCommand::Store { members }.request();
         Command::Of { key: b"k", request }.encode_into(1, &mut bytes);
         Command::decode(&bytes).err()
     };

@@ -1,20 +1,21 @@
 //! A tree whose changes are durable late: a client that searches its memory finds the durable
 //! state, or asks; the owner's replies wait for the tree's newest change.
 
+use crate::scored;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_index::rtree::{AskReason, LocalWalk, Query};
-use remora_layout::limits::GEO_TREE_MEMBERS;
+use remora_layout::limits::WHOLE_ITEMS;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
+use remora_protocol::Command;
 use remora_protocol::Reply;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
-use remora_protocol::geo::{Position, Shape};
+use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Position, Shape};
 use remora_protocol::message::Status;
+use remora_protocol::sorted::SortedCommand;
 use remora_protocol::tree::TreeCommand;
-use remora_protocol::{Command, Condition};
 use remora_testing::Random;
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
@@ -157,30 +158,34 @@ fn a_search_of_the_memory_finds_what_is_durable_or_asks() {
     assert!(read > 300 && asked > 300 && gone > 3, "{read} read, {asked} asked, {gone} gone");
 }
 
-/// A GEO key gets a tree with its sixty-fourth member: a client that searches the key reads the
-/// tree once that member is durable, though nothing else has changed since.
+/// A sorted set gets its tree of positions by turns, which log nothing: a client that searches the
+/// memory reads the tree once the last change that it shows is durable.
 #[test]
-fn the_tree_of_a_geo_key_is_durable_with_the_member_that_brought_it() {
+fn the_tree_of_a_searched_set_is_durable_with_the_members_that_it_has() {
+    const MEMBERS: u64 = 2 * WHOLE_ITEMS as u64;
     let mut shard = World::new().shard;
     let hash = shard.hash(NAME);
-    let geo = |shard: &mut Shard, command: GeoCommand<'_>| {
+    let sorted = |shard: &mut Shard, command: SortedCommand<'_>| {
         let command = Command::Of { key: NAME, request: command.request() };
         shard.execute(&command, hash, Now::default()).number
     };
-    for at in 0..GEO_TREE_MEMBERS {
-        let (mut list, member) = (Vec::new(), at.to_le_bytes());
-        let score = Position::new(at as f64, 1.0).unwrap().score();
-        Members::push(&mut list, &Member { score, distance: 0.0, member: &member });
-        let places = Members::parse(&list).unwrap();
-        let condition = Condition::Always;
-        assert_eq!(geo(&mut shard, GeoCommand::Add { condition, tell_changed: false, places }), 1);
-    }
+    let add = |shard: &mut Shard, at: u64| {
+        let score = Position::new(at as f64 / 2.0, 1.0).unwrap().score();
+        let list = scored::scored([(score, &at.to_le_bytes()[..])]);
+        assert_eq!(sorted(shard, scored::add(&list)), 1);
+    };
+    (0..MEMBERS).for_each(|at| add(&mut shard, at));
     let centre = Centre::At(Position::new(0.0, 0.0).unwrap());
     let search = GeoSearch { centre, shape: Shape::Circle { radius: 1.0 }, enough: 1 };
     let mut query = Vec::new();
     search.write(&mut query);
-    let query = GeoQuery::parse(&query).unwrap();
-    let at = NodeRef::from_word(geo(&mut shard, GeoCommand::Search { query }) as u64);
+    let search = SortedCommand::Search { query: GeoQuery::parse(&query).unwrap() };
+    assert_eq!(sorted(&mut shard, search), 0, "there is no tree yet");
+    while shard.wants_release() {
+        shard.release_some(Now::default());
+    }
+    assert_eq!(shard.last_sequence(), MEMBERS, "places are not logged");
+    let at = NodeRef::from_word(sorted(&mut shard, search) as u64);
     let look = |shard: &Shard| {
         let window = Rect::new(-180.0, 180.0, -90.0, 90.0).unwrap();
         let query = Query::Window { window, predicate: Predicate::Intersects };
@@ -188,8 +193,12 @@ fn the_tree_of_a_geo_key_is_durable_with_the_member_that_brought_it() {
         walk.run_within(&WalkLimits::REGION, &mut Vec::new())?;
         Ok(walk.walk().results().len() as u64)
     };
-    shard.set_durable(GEO_TREE_MEMBERS - 1);
+    shard.set_durable(MEMBERS - 1);
     assert_eq!(look(&shard), Err(AskReason::Pending));
-    shard.set_durable(GEO_TREE_MEMBERS);
-    assert_eq!(look(&shard), Ok(GEO_TREE_MEMBERS));
+    shard.set_durable(MEMBERS);
+    assert_eq!(look(&shard), Ok(MEMBERS));
+    add(&mut shard, MEMBERS);
+    assert_eq!(look(&shard), Err(AskReason::Pending));
+    shard.set_durable(MEMBERS + 1);
+    assert_eq!(look(&shard), Ok(MEMBERS + 1));
 }

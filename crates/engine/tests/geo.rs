@@ -1,15 +1,17 @@
-//! GEO keys in a shard, against plain maps: histories beside strings of the
-//! same names, searches whole and in turns, the log replayed, memory that runs
-//! out.
+//! Sorted sets that are searched for positions, against plain maps: histories beside strings of the
+//! same names, searches whole and in turns, with an R-tree and without, the log replayed, memory
+//! that runs out.
 
+use crate::scored;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::GEO_TREE_MEMBERS;
+use remora_layout::limits::WHOLE_ITEMS;
 use remora_protocol::Reply;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
+use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Member, Members};
 use remora_protocol::geo::{Position, Shape};
 use remora_protocol::message::Status;
+use remora_protocol::sorted::SortedCommand;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use remora_testing::Random;
 use std::collections::BTreeMap;
@@ -50,18 +52,16 @@ fn ask(shard: &mut Shard, command: &Command<'_>, now: Now) -> Answer {
 }
 
 fn list(places: &[(f64, Vec<u8>)]) -> Vec<u8> {
-    let mut list = Vec::new();
-    for (score, member) in places {
-        Members::push(&mut list, &Member { score: *score, distance: 0.0, member });
-    }
-    list
+    scored::scored(places.iter().map(|(score, member)| (*score, &member[..])))
 }
 
 fn add(shard: &mut Shard, key: &[u8], places: &[(f64, Vec<u8>)], now: Now) -> Answer {
-    let list = list(places);
-    let places = Members::parse(&list).unwrap();
-    let command = GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
-    ask(shard, &Command::Of { key, request: command.request() }, now)
+    ask(shard, &Command::Of { key, request: scored::add(&list(places)).request() }, now)
+}
+
+/// A search finds these members, and lets the set get its tree.
+fn search(bytes: &[u8]) -> SortedCommand<'_> {
+    SortedCommand::Search { query: GeoQuery::parse(bytes).unwrap() }
 }
 
 fn encoded(search: &GeoSearch<'_>) -> Vec<u8> {
@@ -86,9 +86,7 @@ fn everything(shard: &mut Shard, key: &[u8], now: Now) -> Option<BTreeMap<Vec<u8
     let centre = Position::new(0.0, 0.0).unwrap();
     let shape = Shape::Circle { radius: f64::INFINITY };
     let bytes = encoded(&GeoSearch { centre: Centre::At(centre), shape, enough: 0 });
-    let query = GeoQuery::parse(&bytes).unwrap();
-    let answer =
-        ask(shard, &Command::Of { key, request: GeoCommand::Search { query }.request() }, now);
+    let answer = ask(shard, &Command::Of { key, request: search(&bytes).request() }, now);
     match answer.0 {
         Status::Ok => Some(members(&answer.2.unwrap(), centre)),
         Status::NotFound | Status::WrongType => None,
@@ -143,14 +141,17 @@ impl Fixture {
                     _ => drop(self.model.remove(key)),
                 }
             }
-            3 => self.shard.tick(now),
+            3 => {
+                self.shard.tick(now);
+                release_all(&mut self.shard);
+            }
             4..8 => {
                 let pair = [member(random), member(random)];
                 self.remove(key, pair);
             }
             8..16 => self.search(key),
             16 => {
-                let count = random.below(150);
+                let count = random.below(400);
                 self.store(key, count);
             }
             _ => {
@@ -174,16 +175,15 @@ impl Fixture {
     }
 
     fn remove(&mut self, key: &'static [u8], members: [Vec<u8>; 2]) {
-        let list = list(&members.map(|member| (0.0, member)));
-        let places = Members::parse(&list).unwrap();
-        let command = Command::Of { key, request: GeoCommand::Remove { places }.request() };
+        let names = scored::names(&list(&members.clone().map(|member| (0.0, member))));
+        let command = Command::Of { key, request: scored::remove(&names).request() };
         let answer = ask(&mut self.shard, &command, self.now);
         match self.model.get_mut(key) {
             Some(Held::String) => assert_eq!(answer.0, Status::WrongType),
             Some(Held::Geo(scores, _)) => {
                 let mut gone = 0;
-                for place in places.iter() {
-                    gone += scores.remove(place.member).is_some() as i64;
+                for member in &members {
+                    gone += scores.remove(member).is_some() as i64;
                 }
                 if scores.is_empty() {
                     self.model.remove(key);
@@ -200,8 +200,7 @@ impl Fixture {
             .map(|at| (position(&mut self.random).score(), format!("stored {at}").into_bytes()))
             .collect();
         let list = list(&places);
-        let command = GeoCommand::Store { places: Members::parse(&list).unwrap() };
-        let command = Command::Of { key, request: command.request() };
+        let command = Command::Of { key, request: scored::store(&list).request() };
         let answer = ask(&mut self.shard, &command, self.now);
         assert_eq!((answer.0, answer.1), (Status::Ok, count as i64));
         self.model.remove(key);
@@ -215,10 +214,8 @@ impl Fixture {
         let (centre, shape) = (position(&mut self.random), shape(&mut self.random));
         let centre = Position::of_score(centre.score());
         let bytes = encoded(&GeoSearch { centre: Centre::At(centre), shape, enough: 0 });
-        let query = GeoQuery::parse(&bytes).unwrap();
-        let command = GeoCommand::Search { query };
-        let answer =
-            ask(&mut self.shard, &Command::Of { key, request: command.request() }, self.now);
+        let command = Command::Of { key, request: search(&bytes).request() };
+        let answer = ask(&mut self.shard, &command, self.now);
         match self.model.get(key) {
             None => assert_eq!(answer.0, Status::NotFound),
             Some(Held::String) => assert_eq!(answer.0, Status::WrongType),
@@ -243,16 +240,16 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
         let random = Random::new(seed * 0x9e37_79b9);
         let shard_of = || shard(8 << 20, Eviction::None);
         let mut fixture = Fixture { shard: shard_of(), model: BTreeMap::new(), random, now: START };
-        let mut had_trees = false;
+        let mut had_trees = 0;
         for step in 0..2_000 {
             fixture.step();
             if step % 50 == 0 {
                 fixture.shard.audit().unwrap();
             }
             let stats = fixture.shard.stats();
-            had_trees |= stats.geo_members >= 2 * GEO_TREE_MEMBERS;
+            had_trees += u64::from(stats.geo_members > WHOLE_ITEMS as u64);
         }
-        assert!(had_trees, "some key is large enough for a tree");
+        assert!(had_trees > 100, "some keys are large enough for a tree: {had_trees} steps");
         let log = fixture.shard.log().entries();
         assert!(log.first().is_some_and(|entry| entry.sequence == 1), "the log is whole");
         // Nothing expires by the clock of a replay.
@@ -274,6 +271,7 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
         release_all(&mut fixture.shard);
         let stats = fixture.shard.stats();
         assert_eq!((stats.keys, stats.geo_keys, stats.geo_members, stats.geo_bytes), (0, 0, 0, 0));
+        assert_eq!((stats.sorted_sets, stats.sorted_bytes), (0, 0));
         fixture.shard.audit().unwrap();
     }
 }
@@ -292,60 +290,80 @@ fn filled(shard: &mut Shard, key: &[u8], count: u64, random: &mut Random) {
     }
 }
 
-/// A search in turns, with changes between them: it finds each unchanged member once, and otherwise
-/// only members that were there at some time.
+/// A search in turns, with changes between them: it finds each unchanged member once. Through a tree
+/// it finds otherwise only members that were there at some time; without one, those at its beginning.
 #[test]
 fn a_search_in_turns_finds_what_stands_still() {
-    let mut random = Random::new(3);
-    let mut shard = shard(64 << 20, Eviction::None);
-    filled(&mut shard, b"a", 20_000, &mut random);
-    let still = everything(&mut shard, b"a", START).unwrap();
-    let hash = shard.hash(b"a");
-    let mut most_turns = 0;
-    for round in 0..20 {
-        let centre = Position::of_score(position(&mut random).score());
-        let shape = Shape::Circle { radius: [2e7, 3e6, 5e5][round % 3] };
-        let bytes = encoded(&GeoSearch { centre: Centre::At(centre), shape, enough: 0 });
-        let query = GeoQuery::parse(&bytes).unwrap();
-        let request = GeoCommand::Search { query }.request();
-        let mut read = shard.begin_read((b"a", hash), request, START).unwrap();
-        let (mut turns, mut found) = (1, Vec::new());
-        while !shard.read_turn(&mut read, &mut found, Now::default()).unwrap().ended {
-            turns += 1;
-            let moving = format!("moving {}", random.below(50)).into_bytes();
-            add(&mut shard, b"a", &[(position(&mut random).score(), moving.clone())], START);
-            if random.below(3) == 0 {
-                let list = list(&[(0.0, moving)]);
-                let command = GeoCommand::Remove { places: Members::parse(&list).unwrap() };
-                ask(&mut shard, &Command::Of { key: b"a", request: command.request() }, START);
-            }
+    for has_tree in [false, true] {
+        let mut random = Random::new(3);
+        let mut shard = shard(64 << 20, Eviction::None);
+        filled(&mut shard, b"a", 20_000, &mut random);
+        let still = everything(&mut shard, b"a", START).unwrap();
+        if has_tree {
+            release_all(&mut shard);
         }
-        most_turns = most_turns.max(turns);
-        let mut found = members(&found, centre);
-        found.retain(|member, _| member.starts_with(b"m") && !member.starts_with(b"moving"));
-        let mut expected = still.clone();
-        expected.retain(|_, score| {
-            let to = Position::of_score(f64::from_bits(*score));
-            shape.distance_within(centre, to).is_some()
+        assert_eq!(shard.stats().geo_members, if has_tree { 20_000 } else { 0 });
+        let most_turns = (0..20).map(|round| search_beside(&mut shard, round, &still, &mut random));
+        let most_turns = most_turns.max().unwrap();
+        assert!(most_turns > 10, "{most_turns}");
+        // A tree that goes takes the search along.
+        let bytes = encoded(&GeoSearch {
+            centre: Centre::Member(b"m7"),
+            shape: Shape::Circle { radius: 2.1e7 },
+            enough: 0,
         });
-        assert!(found == expected, "round {round}: {} of {}", found.len(), expected.len());
+        let at = (&b"a"[..], shard.hash(b"a"));
+        let mut read = shard.begin_read(at, search(&bytes).request(), START).unwrap();
+        let mut found = Vec::new();
+        assert!(!shard.read_turn(&mut read, &mut found, Now::default()).unwrap().ended);
+        let there = ask(
+            &mut shard,
+            &Command::Of { key: b"a", request: SortedCommand::Length.request() },
+            START,
+        )
+        .1;
+        ask(&mut shard, &Command::Del { key: b"a" }, START);
+        while !shard.read_turn(&mut read, &mut found, Now::default()).unwrap().ended {
+            assert!(!has_tree);
+            shard.release_some(START);
+        }
+        let found = Members::parse(&found).unwrap().iter().count() as i64;
+        assert_eq!(found, if has_tree { 0 } else { there });
+        shard.audit().unwrap();
     }
-    assert!(most_turns > 10, "{most_turns}");
-    // A key that goes takes the search along.
-    let bytes = encoded(&GeoSearch {
-        centre: Centre::Member(b"m7"),
-        shape: Shape::Circle { radius: 2e7 },
-        enough: 0,
+}
+
+/// One search beside changes of other members; how many turns it took.
+fn search_beside(
+    shard: &mut Shard,
+    round: usize,
+    still: &BTreeMap<Vec<u8>, u64>,
+    random: &mut Random,
+) -> usize {
+    let centre = Position::of_score(position(random).score());
+    let shape = Shape::Circle { radius: [2e7, 3e6, 5e5][round % 3] };
+    let bytes = encoded(&GeoSearch { centre: Centre::At(centre), shape, enough: 0 });
+    let at = (&b"a"[..], shard.hash(b"a"));
+    let mut read = shard.begin_read(at, search(&bytes).request(), START).unwrap();
+    let (mut turns, mut found) = (1, Vec::new());
+    while !shard.read_turn(&mut read, &mut found, Now::default()).unwrap().ended {
+        turns += 1;
+        let moving = format!("moving {}", random.below(50)).into_bytes();
+        add(shard, b"a", &[(position(random).score(), moving.clone())], START);
+        if random.below(3) == 0 {
+            let names = scored::names(&list(&[(0.0, moving)]));
+            let request = scored::remove(&names).request();
+            ask(shard, &Command::Of { key: b"a", request }, START);
+        }
+    }
+    let mut found = members(&found, centre);
+    found.retain(|member, _| !member.starts_with(b"moving"));
+    let mut expected = still.clone();
+    expected.retain(|_, score| {
+        shape.distance_within(centre, Position::of_score(f64::from_bits(*score))).is_some()
     });
-    let query = GeoQuery::parse(&bytes).unwrap();
-    let request = GeoCommand::Search { query }.request();
-    let mut read = shard.begin_read((b"a", hash), request, START).unwrap();
-    let mut found = Vec::new();
-    assert!(!shard.read_turn(&mut read, &mut found, Now::default()).unwrap().ended);
-    ask(&mut shard, &Command::Del { key: b"a" }, START);
-    assert!(shard.read_turn(&mut read, &mut found, Now::default()).unwrap().ended);
-    assert!(found.is_empty());
-    shard.audit().unwrap();
+    assert!(found == expected, "round {round}: {} of {}", found.len(), expected.len());
+    turns
 }
 
 /// Memory that runs out refuses one member; all others stay, and room that
@@ -373,7 +391,7 @@ fn full_memory_refuses_and_loses_nothing() {
     // A store that has no room leaves the old value.
     let all: Vec<(f64, Vec<u8>)> = model.iter().map(|(m, &s)| (s, m.clone())).collect();
     let list = list(&all);
-    let command = GeoCommand::Store { places: Members::parse(&list).unwrap() };
+    let command = scored::store(&list);
     for key in [&b"a"[..], b"b"] {
         let answer = ask(&mut shard, &Command::Of { key, request: command.request() }, START);
         assert_eq!(answer.0, Status::OutOfMemory);
@@ -383,7 +401,7 @@ fn full_memory_refuses_and_loses_nothing() {
     shard.audit().unwrap();
     ask(&mut shard, &Command::Del { key: b"a" }, START);
     release_all(&mut shard);
-    assert_eq!(shard.stats().geo_bytes, 0);
+    assert_eq!(shard.stats().sorted_bytes, 0);
     filled(&mut shard, b"b", model.len() as u64 / 2, &mut random);
     shard.audit().unwrap();
 }
@@ -406,9 +424,9 @@ fn strings_are_evicted_for_members() {
     shard.audit().unwrap();
 }
 
-/// A large value that comes in pieces over a GEO key is a SET like any other.
+/// A large value that comes in pieces over a sorted set is a SET like any other.
 #[test]
-fn an_upload_overwrites_a_geo_key() {
+fn an_upload_overwrites_a_set_with_places() {
     let mut shard = shard(8 << 20, Eviction::None);
     let mut random = Random::new(1);
     let hash = shard.hash(b"a");
@@ -417,7 +435,10 @@ fn an_upload_overwrites_a_geo_key() {
         (Condition::IfAbsent, false, Status::NotDone),
         (Condition::IfPresent, false, Status::Ok),
     ] {
-        filled(&mut shard, b"a", 100, &mut random);
+        filled(&mut shard, b"a", 200, &mut random);
+        everything(&mut shard, b"a", START).unwrap();
+        release_all(&mut shard);
+        assert_eq!(shard.stats().geo_members, 200);
         let at_ms = START.unix_ms + 5_000;
         let condition_of_expiry = ExpireCondition::Always;
         let expire = Command::Expire { key: b"a", at_ms, condition: condition_of_expiry };
@@ -442,7 +463,7 @@ fn an_upload_overwrites_a_geo_key() {
     assert_eq!(ask(&mut shard, &Command::StrLen { key: b"a" }, START).1, 300_000);
     assert_eq!(ask(&mut shard, &Command::Ttl { key: b"a" }, START).1, 5_000);
     release_all(&mut shard);
-    assert_eq!(shard.stats().geo_bytes, 0);
+    assert_eq!((shard.stats().geo_bytes, shard.stats().sorted_bytes), (0, 0));
 }
 
 #[test]
@@ -455,7 +476,10 @@ fn bytes_that_encode_nothing_are_refused() {
     };
     let query = encoded(&search);
     assert_eq!(GeoQuery::parse(&query).unwrap().search(), search);
-    let places = list(&[(1.5, b"one".to_vec()), (2.5, Vec::new())]);
+    let mut places = Vec::new();
+    for (score, member) in [(1.5, &b"one"[..]), (2.5, b"")] {
+        Members::push(&mut places, &Member { score, distance: 0.0, member });
+    }
     for cut in 1..places.len() {
         assert_eq!(Members::parse(&places[..cut]).is_some(), cut == 23, "{cut}");
     }

@@ -1,17 +1,20 @@
-//! A GEO key is searched from its shard's memory while the shard works: between any two fetches of
+//! The tree of positions of a sorted set is searched from its shard's memory while the shard works: between any two fetches of
 //! the reader members come, move and go, their slots get other members' names and strings, keys end
 //! and begin again. The reader must find only members that were there at some moment of the search,
 //! and all that were there throughout.
 
+use crate::scored;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::geo_read::{ReadLimits, Unread, read_members};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::kind::Kind;
+use remora_layout::limits::WHOLE_ITEMS;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::record::Lengths;
 use remora_layout::tree::RootPlace;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
+use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Member, Members};
 use remora_protocol::geo::{Position, Shape};
+use remora_protocol::sorted::SortedCommand;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use remora_testing::Random;
 use remora_walk::Memory;
@@ -59,15 +62,17 @@ impl World {
     }
 
     fn geo(&mut self, add: bool, member: &[u8], position: Position) {
-        let mut list = Vec::new();
-        Members::push(&mut list, &Member { score: position.score(), distance: 0.0, member });
-        let places = Members::parse(&list).unwrap();
-        let condition = Condition::Always;
-        let command = match add {
-            true => GeoCommand::Add { condition, tell_changed: false, places },
-            false => GeoCommand::Remove { places },
-        };
+        let list = scored::scored([(position.score(), member)]);
+        let names = scored::names(&list);
+        let command = if add { scored::add(&list) } else { scored::remove(&names) };
         self.ask(&Command::Of { key: KEY, request: command.request() });
+    }
+
+    /// Turns until there is nothing to do: the key has its tree if it was searched.
+    fn quiet(&mut self) {
+        while self.shard.wants_release() {
+            self.shard.release_some(self.now);
+        }
     }
 
     /// One change, most of them of one member.
@@ -176,8 +181,10 @@ fn place(world: &mut World) -> Option<RootPlace> {
         GeoSearch { centre: Centre::At(CENTRE), shape: Shape::Circle { radius: 1.0 }, enough: 1 };
     search.write(&mut encoded);
     let query = GeoQuery::parse(&encoded).unwrap();
-    let word =
-        world.ask(&Command::Of { key: KEY, request: GeoCommand::Search { query }.request() });
+    let command = Command::Of { key: KEY, request: SortedCommand::Search { query }.request() };
+    world.ask(&command);
+    world.quiet();
+    let word = world.ask(&command);
     (word != 0).then(|| RootPlace::of(NodeRef::from_word(word as u64), KEY.len()).unwrap())
 }
 
@@ -249,7 +256,7 @@ impl Memory for OtherKind {
         let done = self.0.fetch(offset, into);
         if let Ok(word) = into.try_into()
             && let Some(lengths) = Lengths::from_word(u64::from_le_bytes(word))
-            && lengths.kind == Kind::GEO_MEMBER
+            && lengths.kind == Kind::SORTED_PLACE
         {
             let other = Lengths { kind: self.1, ..lengths };
             into.copy_from_slice(&other.to_word().to_le_bytes());
@@ -263,18 +270,18 @@ fn a_record_that_is_no_member_is_not_read() {
     let shape = Shape::Circle { radius: 1e6 };
     let search = GeoSearch { centre: Centre::At(CENTRE), shape, enough: 0 };
     let mut world = World::new(9);
-    for at in 0..100 {
+    for at in 0..200 {
         let position = position(&mut world.random);
         world.geo(true, format!("m{at}").as_bytes(), position);
     }
     let at = place(&mut world).unwrap();
-    for kind in [Kind::GEO_MEMBER, Kind::STRING, Kind::OBJECT] {
+    for kind in [Kind::SORTED_PLACE, Kind::STRING, Kind::OBJECT] {
         let memory = OtherKind(world.shard.owner().view().clone(), kind);
         let (mut scratch, mut found) = (Vec::new(), Vec::new());
         let (home, buffers) = (Home { secret: 77, region: 3 }, (&mut scratch, &mut found));
         let read =
             read_members(&memory, home, (at, START.unix_ms), (&search, true), LIMITS, buffers);
-        let expected = if kind == Kind::GEO_MEMBER { Ok(()) } else { Err(Unread::Ask) };
+        let expected = if kind == Kind::SORTED_PLACE { Ok(()) } else { Err(Unread::Ask) };
         assert_eq!(read, expected, "{kind:?}");
     }
 }
@@ -295,20 +302,20 @@ fn a_key_that_has_ended_is_not_read() {
     };
     for ends in 0..3 {
         let mut world = World::new(9);
-        for at in 0..100 {
-            assert!(place(&mut world).is_none() == (at < 64), "{at}");
+        for at in 0..200 {
+            assert_eq!(place(&mut world).is_none(), at <= WHOLE_ITEMS, "{at}");
             let position = position(&mut world.random);
             world.geo(true, format!("m{at}").as_bytes(), position);
         }
         let at = place(&mut world).unwrap();
-        assert_eq!(read(&world, at, START.unix_ms), Ok(100));
+        assert_eq!(read(&world, at, START.unix_ms), Ok(200));
         let (condition, expiry) = (Condition::Always, Expiry::Never);
         match ends {
             0 => {
                 let (at_ms, condition) = (START.unix_ms + 1000, ExpireCondition::Always);
                 assert_eq!(world.ask(&Command::Expire { key: KEY, at_ms, condition }), 1);
                 assert_eq!(place(&mut world), Some(at));
-                assert_eq!(read(&world, at, at_ms - 1), Ok(100));
+                assert_eq!(read(&world, at, at_ms - 1), Ok(200));
                 assert_eq!(read(&world, at, at_ms), Err(Unread::Ask));
                 world.now.unix_ms = at_ms;
                 assert_eq!(place(&mut world), None);

@@ -2,6 +2,7 @@
 //! and what their logs say.
 
 use crate::give::{Answer, How, KeyRef, give_some};
+use crate::scored;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{
     Applied, ApplyError, Digest, Durability, Eviction, LargeSet, Now, Origin, Outcome, Shard,
@@ -15,13 +16,14 @@ use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_layout::slot::{SLOTS, slot_of};
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
-use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Member, Members};
+use remora_protocol::geo::Shape::Circle;
+use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Position};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::ordered::{OrderedCommand, OrderedSettings};
 use remora_protocol::set::SetCommand;
+use remora_protocol::sorted::{Comparison, Scored, SortedCommand, SortedRange, When};
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Claim, Command, Condition, ExpireCondition, Expiry, Items, Pairs};
 use remora_testing::Random;
@@ -136,7 +138,7 @@ impl Source {
             0 if self.random.one_in(2) => self.hash(),
             0 => self.members(),
             1 => self.tree(),
-            2 => self.geo(),
+            2 => self.sorted(),
             5 => self.list(),
             3 => self.time_passes(),
             4 if self.random.one_in(20) => self.flush(),
@@ -205,7 +207,7 @@ impl Source {
         for left in (0..steps).rev() {
             match self.random.below(20) {
                 0..=8 => self.string(),
-                9..=11 => self.geo(),
+                9..=11 => self.sorted(),
                 12..=14 => self.tree(),
                 15 if self.random.one_in(2) => self.list(),
                 15 => self.hash(),
@@ -290,30 +292,60 @@ impl Source {
         }
     }
 
-    fn places(&mut self, most: u64) -> Vec<u8> {
-        let mut list = Vec::new();
-        for _ in 0..self.random.below(most) {
-            let (east, north) = (self.random.below(3600) as f64, self.random.below(1600) as f64);
-            let score = Position::new(east / 10.0 - 180.0, north / 10.0 - 80.0).unwrap().score();
-            let member = format!("m{}", self.random.below(most * 2)).into_bytes();
-            Members::push(&mut list, &Member { score, distance: 0.0, member: &member });
+    /// Members of a sorted set: at positions, mostly.
+    fn scored(&mut self, most: u64) -> Vec<u8> {
+        let (mut list, random) = (Vec::new(), &mut self.random);
+        for _ in 0..random.below(most) {
+            let (east, north) = (random.below(3600) as f64, random.below(1600) as f64);
+            let position = Position::new(east / 10.0 - 180.0, north / 10.0 - 80.0).unwrap();
+            let score = match random.below(5) {
+                0 => random.below(9) as f64 - 4.0,
+                1 => [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY][random.below(4) as usize],
+                _ => position.score(),
+            };
+            let repeated = if random.one_in(150) { 90 } else { 1 };
+            let member = format!("m{}", random.below(most * 2)).repeat(repeated);
+            Scored::push(&mut list, score, member.as_bytes());
         }
         list
     }
 
-    fn geo(&mut self) {
+    fn when(&mut self) -> When {
+        let any = Comparison::Any;
+        let comparison = [any, any, any, Comparison::Greater, Comparison::Less];
+        let comparison = comparison[self.random.below(5) as usize];
+        match self.random.below(5) {
+            0 => When { condition: Condition::IfAbsent, comparison: any },
+            1 => When { condition: Condition::IfPresent, comparison },
+            _ => When { condition: Condition::Always, comparison },
+        }
+    }
+
+    /// One change of a sorted set, or a search that lets it get places.
+    fn sorted(&mut self) {
         let key = &self.key_or_other("g")[..];
-        let list = if self.random.one_in(4) { self.places(150) } else { self.places(6) };
-        let places = Members::parse(&list).unwrap();
-        let condition = match self.random.below(5) {
-            0 => Condition::IfAbsent,
-            1 => Condition::IfPresent,
-            _ => Condition::Always,
-        };
-        let command = match self.random.below(6) {
-            0 => GeoCommand::Store { places },
-            1 | 2 => GeoCommand::Remove { places },
-            _ => GeoCommand::Add { condition, tell_changed: false, places },
+        let mut list = if self.random.one_in(4) { self.scored(250) } else { self.scored(6) };
+        if list.is_empty() {
+            Scored::push(&mut list, 1.0, b"one");
+        }
+        let (names, when) = (scored::names(&list), self.when());
+        let (members, random) = (Scored::parse(&list).unwrap(), &mut self.random);
+        let (by, member) = members.iter().next().unwrap();
+        let start = random.below(60) as i64 - 20;
+        let mut query = Vec::new();
+        let centre = Centre::At(Position::new(0.0, 0.0).unwrap());
+        GeoSearch { centre, shape: Circle { radius: 1e6 }, enough: 0 }.write(&mut query);
+        let command = match random.below(24) {
+            0 | 1 => scored::store(&list),
+            2..=5 => scored::remove(&names),
+            6 | 7 => SortedCommand::Increment { when, by, member },
+            8 => SortedCommand::Pop { count: random.below(9), from_greatest: random.one_in(2) },
+            9 => {
+                let range = SortedRange::Index { start, stop: start + 9 };
+                SortedCommand::RemoveRange { range }
+            }
+            10 => SortedCommand::Search { query: GeoQuery::parse(&query).unwrap() },
+            _ => SortedCommand::Add { when, counts_changed: false, members },
         };
         self.ask(&Command::Of { key, request: command.request() });
     }
@@ -414,7 +446,7 @@ impl Source {
     }
 
     /// One change of a set.
-    fn members(&mut self) {
+    pub fn members(&mut self) {
         let key = &self.key_or_other("m")[..];
         let mut list = Vec::new();
         let (most, is_text) = (if self.random.one_in(3) { 300 } else { 4 }, self.random.one_in(2));

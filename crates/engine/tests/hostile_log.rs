@@ -2,15 +2,16 @@
 //! shard that follows it does not panic, and can be emptied.
 
 use crate::history::{Source, entries, shard};
+use crate::scored;
 use remora_engine::{Applied, Eviction, FollowedLog, Now, Origin, Shard};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_log::{Entry, Log, LogKey, LogOptions, OwnedEntry};
-use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Condition, Dumped, Items};
+use remora_protocol::sorted::{Scored, SortedCommand, SortedRange, SortedRead, When};
+use remora_protocol::{Command, Dumped, Items};
 use remora_testing::Random;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 9 };
@@ -105,25 +106,6 @@ fn entry(sequence: u64, operation: &[u8]) -> OwnedEntry {
     log.entries().remove(0)
 }
 
-/// An honest primary logs each of them by itself.
-#[test]
-fn an_entry_of_several_changes_is_carried_out() {
-    let mut members = Vec::new();
-    for at in 0..3u8 {
-        let member = &[at][..];
-        Members::push(&mut members, &Member { score: at.into(), distance: 0.0, member });
-    }
-    let places = Members::parse(&members).unwrap();
-    let add = GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
-    let mut operation = Vec::new();
-    Command::Of { key: b"geo", request: add.request() }.encode_into(0, &mut operation);
-    let mut copy = shard(100, 1 << 20, Eviction::None);
-    follow(&mut copy, false);
-    assert_eq!(copy.apply(&entry(1, &operation).entry(), &Origin::WHOLE, NOW), Ok(Applied::Done));
-    assert_eq!((copy.applied(0), copy.last_sequence()), (1, 3));
-    copy.audit().unwrap();
-}
-
 /// The bytes of a list that lies whole in its record are those of another server, and need not encode
 /// entries. It can be added to until it has chunks.
 #[test]
@@ -175,6 +157,77 @@ fn lists_of_any_bytes_are_changed() {
     assert!(done > 900, "{done}");
 }
 
+/// The bytes of a sorted set that lies whole in its record: any, or members in no order, twice, too
+/// long, too many, with scores that are NaN.
+fn packed_scores(random: &mut Random) -> Vec<u8> {
+    if random.one_in(4) {
+        return (0..random.within(0..90)).map(|_| random.bits() as u8).collect();
+    }
+    let mut packed = Vec::new();
+    let most = random.pick(&[3, 20, 300]);
+    for _ in 0..random.within(1..most) {
+        let score = match random.below(30) {
+            0 => f64::NAN,
+            at => f64::from(at) - 9.0,
+        };
+        let member = random.below(200).to_string().repeat(if random.one_in(40) { 60 } else { 1 });
+        packed.extend(score.to_le_bytes());
+        packed.push(member.len() as u8);
+        packed.extend(member.as_bytes());
+    }
+    packed
+}
+
+#[test]
+fn sorted_sets_of_any_bytes_are_changed_and_read() {
+    let mut done = 0;
+    for seed in 0..400 {
+        let mut random = Random::new(seed);
+        let mut copy = shard(100, 4 << 20, Eviction::None);
+        follow(&mut copy, false);
+        let (value, mut dump) = (packed_scores(&mut random), Vec::new());
+        Dumped::push(&mut dump, Kind::SORTED_SET.whole(), 0, 0, &value);
+        let dumped = Dumped::parse(&dump).unwrap();
+        apply(&mut copy, &Command::Restore { key: b"z", dumped, replaces: true }).unwrap();
+        for _ in 0..6 {
+            let (mut list, most) = (Vec::new(), random.pick(&[3, 200]));
+            for _ in 0..random.within(1..most) {
+                let member = random.below(220).to_string();
+                let member = member.repeat(if random.one_in(40) { 90 } else { 1 });
+                Scored::push(&mut list, random.below(20) as f64 - 9.0, member.as_bytes());
+            }
+            let names = scored::names(&list);
+            let command =
+                if random.one_in(3) { scored::remove(&names) } else { scored::add(&list) };
+            let change = Command::Of { key: b"z", request: command.request() };
+            done += u32::from(apply(&mut copy, &change).is_ok());
+            copy.digest();
+            copy.audit().unwrap();
+        }
+        copy.end_applying(u64::MAX >> 1).unwrap();
+        let member = &b"17"[..];
+        let read = SortedRead { limit: 100, ..SortedRead::of(SortedRange::ALL) };
+        let count = random.below(9) as u64;
+        for command in [
+            SortedCommand::Range(read),
+            SortedCommand::Range(SortedRead { is_reverse: true, ..read }),
+            SortedCommand::Rank { member, is_reverse: true },
+            SortedCommand::Increment { when: When::default(), by: 1.5, member },
+            SortedCommand::Random { count: -9 },
+            SortedCommand::Pop { count, from_greatest: true },
+            SortedCommand::RemoveRange { range: SortedRange::Index { start: 1, stop: 9 } },
+        ] {
+            let (status, ..) = scored::of(&mut copy, b"z", command, NOW);
+            assert!(matches!(status, Status::Ok | Status::NotFound), "{command:?}: {status:?}");
+        }
+        let hash = copy.hash(b"z");
+        copy.execute(&Command::Del { key: b"z" }, hash, NOW);
+        release(&mut copy);
+        copy.audit().unwrap();
+    }
+    assert!(done > 1_200, "{done}");
+}
+
 /// Carries the next entry of the log out.
 fn apply(copy: &mut Shard, command: &Command<'_>) -> Result<(), Status> {
     let mut operation = Vec::new();
@@ -195,7 +248,7 @@ fn a_key_is_restored_only_as_what_a_record_may_be() {
         let restore = Command::Restore { key: &[kind.0], dumped, replaces: true };
         restore.encode_into(0, &mut operation);
         let next = entry(copy.applied(0) + 1, &operation);
-        let wholes = [Kind::HASH, Kind::LIST, Kind::SET].map(Kind::whole);
+        let wholes = [Kind::HASH, Kind::LIST, Kind::SET, Kind::SORTED_SET].map(Kind::whole);
         let may_be = kind == Kind::STRING || wholes.contains(&kind);
         let applied = copy.apply(&next.entry(), &Origin::WHOLE, NOW);
         assert_eq!(applied.is_ok(), may_be, "{kind:?}");

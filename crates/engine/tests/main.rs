@@ -3,6 +3,7 @@
 // Helpers that modules share.
 mod give;
 mod history;
+mod scored;
 
 // Keys of every type.
 mod any_key;
@@ -35,9 +36,12 @@ mod ordered;
 mod ordered_held;
 mod ordered_stores;
 
-// GEO keys.
+// Sorted sets, and their R-trees of positions.
 mod geo;
 mod geo_readers;
+mod sorted_combined;
+mod sorted_sets;
+mod sorted_turns;
 
 // Trees of places, and geometries.
 mod shape_stores;

@@ -2,6 +2,7 @@
 //! source's object, nothing changes meanwhile, and a failed move leaves nothing.
 
 use crate::give::{Answer, How, KeyRef, give_some};
+use crate::scored;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Digest, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_geometry::Wkb;
@@ -16,12 +17,12 @@ use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::ordered::{OrderedCommand, OrderedSettings};
 use remora_protocol::set::SetCommand;
+use remora_protocol::sorted::Scored;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
     Command, Condition, Dumped, ExpireCondition, Expiry, Items, LoadStep, Pairs,
@@ -32,7 +33,7 @@ const RENAME: How = How { replaces: true, keeps: false };
 const RENAME_NX: How = How { replaces: false, keeps: false };
 const COPY: How = How { replaces: false, keeps: true };
 const COPY_REPLACE: How = How { replaces: true, keeps: true };
-const TYPES: [&[u8]; 6] = [b"hash", b"geo", b"tree", b"list", b"set", b"ordered"];
+const TYPES: [&[u8]; 6] = [b"hash", b"sorted", b"tree", b"list", b"set", b"ordered"];
 
 /// Some shards, and the time.
 struct World {
@@ -157,16 +158,15 @@ impl World {
         }
     }
 
-    fn geo(&mut self, place: KeyRef<'_>, members: usize) {
+    fn sorted(&mut self, place: KeyRef<'_>, members: usize) {
         let mut list = Vec::new();
         for at in 0..members {
             let east = (at % 360) as f64 - 180.0;
             let score = Position::new(east, (at % 160) as f64 - 80.0).unwrap().score();
             let member = format!("member {at}");
-            Members::push(&mut list, &Member { score, distance: 0.0, member: member.as_bytes() });
+            Scored::push(&mut list, score, member.as_bytes());
         }
-        let places = Members::parse(&list).unwrap();
-        let request = GeoCommand::Store { places }.request();
+        let request = scored::store(&list).request();
         let answer = self.of(place, &Command::Of { key: place.key, request });
         assert_eq!(answer.1, members as i64);
     }
@@ -216,7 +216,7 @@ impl World {
     fn make(&mut self, place: KeyRef<'_>, parts: usize) {
         match place.key {
             b"hash" => self.hash(place, parts),
-            b"geo" => self.geo(place, parts),
+            b"sorted" => self.sorted(place, parts),
             b"list" => self.list(place, parts),
             b"set" => self.set_members(place, parts),
             b"ordered" => self.ordered(place, parts),
@@ -247,11 +247,9 @@ impl World {
                 let request = OrderedCommand::Delete { key: b"0 key 0" }.request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
-            b"geo" => {
-                let mut list = Vec::new();
-                Members::push(&mut list, &Member { member: b"member 3", ..Member::default() });
-                let places = Members::parse(&list).unwrap();
-                let request = GeoCommand::Remove { places }.request();
+            b"sorted" => {
+                let names = scored::names(&scored::scored([(0.0, &b"member 3"[..])]));
+                let request = scored::remove(&names).request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
             _ => self.tree_command(place, &TreeCommand::Remove { id: 1.into() }).0,
@@ -738,7 +736,7 @@ fn a_record_that_does_not_fit_leaves_all_as_it_was() {
 /// key where they were made.
 #[test]
 fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
-    for key in [&b"string"[..], b"hash", b"geo", b"tree", b"list", b"set", b"ordered"] {
+    for key in [&b"string"[..], b"hash", b"sorted", b"tree", b"list", b"set", b"ordered"] {
         for shard in [0, 1] {
             if (key, shard) == (b"string", 0) {
                 // It goes in one turn.

@@ -1,7 +1,8 @@
-//! Memory that is full of objects of parts: large hashes, trees of places, GEO keys. With eviction
+//! Memory that is full of objects of parts: large hashes, trees of places, sorted sets. With eviction
 //! they make room for each other, for strings, and for their own growth; an object goes as a whole,
 //! the least touched first, and never the one that the command works on.
 
+use crate::scored;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Origin, Shard, ShardOptions};
 use remora_layout::database::Database;
@@ -10,12 +11,12 @@ use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, LogKey};
 use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::ordered::{OrderedCommand, OrderedRange};
 use remora_protocol::set::SetCommand;
+use remora_protocol::sorted::{Scored, SortedCommand, When};
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Items};
 
@@ -31,13 +32,13 @@ enum Made {
     Set,
     Ordered,
     Tree,
-    Geo,
+    Sorted,
     /// A string beside them.
     String,
 }
 
 const OBJECTS: [Made; 6] =
-    [Made::Hash, Made::Ordered, Made::Set, Made::Tree, Made::Geo, Made::List];
+    [Made::Hash, Made::Ordered, Made::Set, Made::Tree, Made::Sorted, Made::List];
 /// Parts of an object.
 const PARTS: u64 = 200;
 
@@ -83,7 +84,7 @@ impl Fixture {
         self.ask(&Command::Of { key, request })
     }
 
-    fn geo(&mut self, key: &[u8], command: GeoCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
+    fn sorted(&mut self, key: &[u8], command: SortedCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
         self.ask(&Command::Of { key, request: command.request() })
     }
 
@@ -139,19 +140,15 @@ impl Fixture {
                 }
                 (Status::Ok, added)
             }
-            Made::Geo => {
-                let mut places = Vec::new();
+            Made::Sorted => {
+                let mut list = Vec::new();
                 for at in parts {
                     let (x, y) = ((at * 7 % 359) as f64 - 179.0, (at * 3 % 169) as f64 - 84.0);
                     let score = Position::new(x, y).unwrap().score();
                     let member = format!("a member with a long name {at}");
-                    let place = Member { score, distance: 0.0, member: member.as_bytes() };
-                    Members::push(&mut places, &place);
+                    Scored::push(&mut list, score, member.as_bytes());
                 }
-                let places = Members::parse(&places).unwrap();
-                let condition = Condition::Always;
-                let add = GeoCommand::Add { condition, tell_changed: false, places };
-                let (status, added, _) = self.geo(key, add);
+                let (status, added, _) = self.sorted(key, scored::add(&list));
                 (status, added)
             }
         };
@@ -195,10 +192,7 @@ impl Fixture {
                 let (status, number, _) = self.tree(key, &TreeCommand::Count { window, predicate });
                 if status == Status::NoTree { 0 } else { number }
             }
-            Made::Geo => {
-                let (status, number, _) = self.geo(key, GeoCommand::Members);
-                if status == Status::NotFound { 0 } else { number }
-            }
+            Made::Sorted => self.sorted(key, SortedCommand::Length).1,
         };
         number as u64
     }
@@ -297,7 +291,7 @@ fn objects_of_any_type_make_room_for_each_other() {
 fn objects_and_strings_of_all_sizes_make_room_for_each_other() {
     let mut fixture = Fixture::new(Eviction::S3Fifo);
     let made =
-        |at: u64| [Made::Hash, Made::Tree, Made::String, Made::Geo, Made::Set][at as usize % 5];
+        |at: u64| [Made::Hash, Made::Tree, Made::String, Made::Sorted, Made::Set][at as usize % 5];
     let objects = fill_twice(&mut fixture, made);
     for large in 0..6 {
         assert_eq!(fixture.set(&key(objects + large), &vec![1; 300_000]), Status::Ok, "{large}");
@@ -422,7 +416,7 @@ fn a_command_evicts_in_proportion_to_what_it_wants() {
         }
         println!("{made:?}: at most {most} bytes went for 3 000");
         // Members cannot be moved: pages come free with all the keys that share them.
-        let tries = if made == Made::Geo { 1 << ROOM_TRIES } else { 4 };
+        let tries = if made == Made::Sorted { 1 << ROOM_TRIES } else { 4 };
         assert!(most < tries * (slack + 2 * 3_100), "{made:?}: {most} bytes");
         // One that can have no room takes nothing with it.
         let before = fixture.evicted();
@@ -452,21 +446,21 @@ fn a_large_value_finds_room_among_objects() {
 #[test]
 fn a_member_that_is_named_twice_is_given_twice_and_no_more() {
     let mut fixture = Fixture::new(Eviction::S3Fifo);
-    fill_twice(&mut fixture, |_| Made::Geo);
+    fill_twice(&mut fixture, |_| Made::Sorted);
     for key in 0..5 {
-        let mut places = Vec::new();
+        let mut list = Vec::new();
         let mut push = |member: &[u8], x: f64| {
             let score = Position::new(x, 1.0).unwrap().score();
-            Members::push(&mut places, &Member { score, distance: 0.0, member });
+            Scored::push(&mut list, score, member);
         };
         push(b"twice", 1.0);
         push(b"twice", 2.0);
         // Short names: they take more than is reckoned for them.
         (0..8_000).for_each(|at| push(format!("{at}").as_bytes(), 3.0));
-        let places = Members::parse(&places).unwrap();
-        let add = GeoCommand::Add { condition: Condition::Always, tell_changed: true, places };
-        let key = format!("geo {key}");
-        let (status, number, _) = fixture.geo(key.as_bytes(), add);
+        let members = Scored::parse(&list).unwrap();
+        let add = SortedCommand::Add { when: When::default(), counts_changed: true, members };
+        let key = format!("sorted {key}");
+        let (status, number, _) = fixture.sorted(key.as_bytes(), add);
         assert_eq!((status, number), (Status::Ok, 8_002), "{key}");
     }
     fixture.check();

@@ -54,12 +54,24 @@ fn logs_make_the_same_keys_in_any_number_of_shards() {
             *counts.entry("expired").or_insert(0) += stats.expired;
             *counts.entry("evicted").or_insert(0) += stats.evicted;
             *counts.entry("trees").or_insert(0) += stats.trees;
-            *counts.entry("geo").or_insert(0) += stats.geo_keys;
+            *counts.entry("large sorted sets").or_insert(0) += stats.sorted_sets;
             *counts.entry("stages").or_insert(0) += stats.stages_abandoned;
         }
     }
     for (what, count) in counts {
         assert!(count > 0, "no history had any: {what}");
+    }
+}
+
+/// Each shard draws its own lots: a log has to say which members left.
+#[test]
+fn members_that_left_at_random_are_named() {
+    for seed in 1..=4 {
+        let mut source = Source::new(seed, 2, Eviction::None);
+        (0..600).for_each(|_| source.members());
+        let mut copy = Copy::new(3, 2);
+        copy.apply_all(&logs_of(&source), 1, &mut Random::new(seed));
+        assert_eq!(digest_of(&copy.shards), digest_of(&source.shards), "seed {seed}");
     }
 }
 

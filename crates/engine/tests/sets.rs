@@ -8,8 +8,8 @@ use remora_index::hash::ObjectRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    COMBINE_TURN_MEMBERS, MAX_COMMAND_ITEMS, POP_TURN_MEMBERS, SET_BIN_MEMBERS,
-    SET_BIN_MOST_MEMBERS, WHOLE_INTEGERS, WHOLE_ITEM_BYTES, WHOLE_ITEMS,
+    BIN_MEMBERS, BIN_MOST_MEMBERS, COMBINE_TURN_MEMBERS, MAX_COMMAND_ITEMS, POP_TURN_MEMBERS,
+    WHOLE_INTEGERS, WHOLE_ITEM_BYTES, WHOLE_ITEMS,
 };
 use remora_layout::packed_set::part_holds;
 use remora_layout::part::{part_hash_seed, root_of_word};
@@ -322,7 +322,7 @@ fn a_full_bin_spills_its_members() {
     let mut shard = shard(16 << 20, Eviction::None);
     let mut model = fill(&mut shard, b"s", 0..200);
     let root = of(&mut shard, b"s", SetCommand::Contains { member: &member(0) }).1 as u64;
-    let chosen = of_one_bin(root, 3 * SET_BIN_MOST_MEMBERS);
+    let chosen = of_one_bin(root, 3 * BIN_MOST_MEMBERS);
     for of in &chosen {
         assert_eq!(add(&mut shard, b"s", &[of]), (Status::Ok, 1));
         assert_eq!(add(&mut shard, b"s", &[of]), (Status::Ok, 0));
@@ -711,7 +711,7 @@ fn a_member_of_a_large_set_costs_few_bytes() {
     // Nine bytes with its length. A bin's header, its name, its slot and its place in the table are
     // shared by its members.
     let each = used / MEMBERS;
-    assert!((9..9 + 128 / SET_BIN_MEMBERS).contains(&each), "{each}");
+    assert!((9..9 + 128 / BIN_MEMBERS).contains(&each), "{each}");
 }
 
 /// Many members of one command fill no bin that is split in that command.
@@ -732,7 +732,7 @@ fn members_that_come_at_once_cost_as_few_bytes() {
         let after = shard.stats().slots;
         let used = after.used_bytes + after.run_bytes - before.used_bytes - before.run_bytes;
         let each = used / members;
-        assert!((9..9 + 128 / SET_BIN_MEMBERS).contains(&each), "{stores}: {each}");
+        assert!((9..9 + 128 / BIN_MEMBERS).contains(&each), "{stores}: {each}");
         shard.audit().unwrap();
     }
 }
@@ -827,7 +827,7 @@ fn the_places_of_bins_count_in_memory_as_long_as_the_set_is_there() {
     };
     let mut shard = shard(64 << 20, Eviction::None);
     fill(&mut shard, b"s", 0..100_000);
-    let bins = 100_000 / remora_layout::limits::SET_BIN_MEMBERS;
+    let bins = 100_000 / remora_layout::limits::BIN_MEMBERS;
     let bytes = heap(&mut shard);
     assert!((4 * bins..8 * bins).contains(&bytes), "{bytes} bytes for {bins} bins");
     ask(&mut shard, &Command::Del { key: b"s" });

@@ -2,6 +2,7 @@
 //! a turn may write.
 
 use crate::history::shard;
+use crate::scored;
 use remora_engine::{
     Applied, ApplyError, Digest, Eviction, Now, Origin, Shard, SnapshotTurn, split_operation, types,
 };
@@ -14,12 +15,13 @@ use remora_layout::limits::{
 };
 use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
-use remora_protocol::geo::{GeoCommand, Member, Members, Position};
+use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Position, Shape};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedCommand;
 use remora_protocol::set::SetCommand;
+use remora_protocol::sorted::{Scored, SortedCommand, SortedRange, When};
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
     Command, Condition, Dumped, ExpireCondition, Expiry, Items, LoadStep, Pairs,
@@ -93,20 +95,45 @@ fn change_ordered(shard: &mut Shard, random: &mut Random, keys: u64) {
     }
 }
 
-fn change_geo(shard: &mut Shard, random: &mut Random, members: u64) {
+/// One change of a sorted set: members come, get other scores and go; some are too long for a bin, or
+/// for a key of the tree. Searches let it get places, which no snapshot has.
+fn change_sorted(shard: &mut Shard, random: &mut Random, members: u64) {
     let mut list = Vec::new();
     for _ in 0..1 + random.below(20) {
-        let (east, north) = (random.below(3600) as f64, random.below(1600) as f64);
-        let score = Position::new(east / 10.0 - 180.0, north / 10.0 - 80.0).unwrap().score();
-        let member = format!("m{}", random.below(members)).into_bytes();
-        Members::push(&mut list, &Member { score, distance: 0.0, member: &member });
+        let number = random.below(members);
+        let score = match random.below(4) {
+            0 => random.below(50) as f64 - 25.0,
+            1 => [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY][number as usize % 4],
+            _ => {
+                let (east, north) = (random.below(3600) as f64, random.below(1600) as f64);
+                Position::new(east / 10.0 - 180.0, north / 10.0 - 80.0).unwrap().score()
+            }
+        };
+        let repeated = if number.is_multiple_of(17) { 60 } else { 1 };
+        Scored::push(&mut list, score, format!("m{number}").repeat(repeated).as_bytes());
     }
-    let places = Members::parse(&list).unwrap();
-    let command = match random.below(3) {
-        0 => GeoCommand::Remove { places },
-        _ => GeoCommand::Add { condition: Condition::Always, tell_changed: false, places },
+    let names = scored::names(&list);
+    let (when, member) = (When::default(), names.get(4..).unwrap_or_default());
+    let (start, from_greatest) = (random.below(members) as i64, random.one_in(2));
+    let range = SortedRange::Index { start, stop: start + 9 };
+    let command = match random.below(16) {
+        0..=3 => scored::remove(&names),
+        4 => SortedCommand::Increment { when, by: 0.5, member },
+        5 if random.one_in(4) => SortedCommand::Pop { count: random.below(20), from_greatest },
+        6 if random.one_in(4) => SortedCommand::RemoveRange { range },
+        _ => scored::add(&list),
     };
     ask(shard, &Command::Of { key: KEY, request: command.request() });
+    if random.one_in(50) {
+        let mut query = Vec::new();
+        let centre = Centre::At(Position::new(0.0, 0.0).unwrap());
+        let search = GeoSearch { centre, shape: Shape::Circle { radius: 9.0 }, enough: 1 };
+        search.write(&mut query);
+        let query = GeoQuery::parse(&query).unwrap();
+        let request = SortedCommand::Search { query }.request();
+        ask(shard, &Command::Of { key: KEY, request });
+        shard.release_some(NOW);
+    }
 }
 
 fn change_tree(shard: &mut Shard, random: &mut Random, objects: u64) {
@@ -210,7 +237,7 @@ pub fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
         Kind::LIST => change_list,
         Kind::SET => change_set,
         Kind::ORDERED => change_ordered,
-        Kind::GEO => change_geo,
+        Kind::SORTED_SET => change_sorted,
         Kind::RTREE => change_tree,
         other => panic!("no test of a snapshot of {other:?}"),
     }
@@ -339,7 +366,7 @@ fn a_turn_writes_a_bounded_part() {
     ask(&mut source, &set(b"longest", &vec![3; 5 << 20]));
     let mut random = Random::new(3);
     let change = |shard: &mut Shard, random: &mut Random, key: usize| {
-        [change_hash, change_geo, change_tree, change_set][key](shard, random, 9_000);
+        [change_hash, change_sorted, change_tree, change_set][key](shard, random, 9_000);
     };
     for key in 0..4 {
         (0..900).for_each(|_| change(&mut source, &mut random, key));
@@ -367,7 +394,7 @@ fn a_turn_writes_a_bounded_part() {
                 Command::Load { key, step: LoadStep::Fill(piece), .. } => match key {
                     b"kept\0" => parts += Items::parse(piece).unwrap().iter().count() / 2,
                     b"kept\x03" => parts += Items::parse(piece).unwrap().iter().count(),
-                    b"kept\x01" => parts += Members::parse(piece).unwrap().iter().count(),
+                    b"kept\x01" => parts += Scored::parse(piece).unwrap().iter().count(),
                     _ => {
                         let mut rest = piece;
                         while !rest.is_empty() {
@@ -720,7 +747,7 @@ fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
 /// with its expiry.
 #[test]
 fn an_object_that_is_being_filled_may_be_empty_for_a_moment() {
-    for kind in [Kind::HASH, Kind::GEO, Kind::SET] {
+    for kind in [Kind::HASH, Kind::SORTED_SET, Kind::SET] {
         let mut source = shard(1, 64 << 20, Eviction::None);
         let mut random = Random::new(7);
         (0..300).for_each(|_| change_of(kind)(&mut source, &mut random, 1_000));
@@ -747,11 +774,8 @@ fn an_object_that_is_being_filled_may_be_empty_for_a_moment() {
             }
             Kind::SET => SetCommand::Remove { members: Items::parse(piece).unwrap() }.request(),
             _ => {
-                let members = Members::parse(piece).unwrap();
-                for Member { member, .. } in members.iter() {
-                    Members::push(&mut list, &Member { member, ..Member::default() });
-                }
-                GeoCommand::Remove { places: Members::parse(&list).unwrap() }.request()
+                list = scored::names(piece);
+                scored::remove(&list).request()
             }
         };
         assert!(ask(&mut source, &Command::Of { key: KEY, request }).1 > 50);

@@ -156,7 +156,7 @@ fn run(seed: u64, shards: usize, steps: usize) -> Run {
 #[test]
 fn a_snapshot_is_exact_and_the_log_continues_from_it() {
     let mut counts = BTreeMap::new();
-    let seeds = std::env::var("SNAPSHOT_SEEDS").map_or(24, |seeds| seeds.parse().unwrap());
+    let seeds = std::env::var("SNAPSHOT_SEEDS").map_or(32, |seeds| seeds.parse().unwrap());
     for seed in 1..=seeds {
         let (from, to) = (1 + seed as usize % 3, [1, 2, 3, 5][seed as usize % 4]);
         let Run { source, taken } = run(seed, from, 1_200);

@@ -1,5 +1,6 @@
 //! Members in pieces: a key has its old value, or all of the new one.
 
+use crate::scored;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::moving::{KeyAt, Next};
 use remora_engine::storing::{Parts, Storing};
@@ -8,8 +9,8 @@ use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_protocol::Expiry;
-use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::message::Status;
+use remora_protocol::sorted::{Scored, SortedCommand};
 use remora_protocol::{Command, Condition, LoadStep, Reply};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
@@ -25,16 +26,15 @@ fn list(members: usize, bytes: usize) -> Vec<u8> {
     let mut list = Vec::new();
     for at in 0..members {
         let member = format!("{at:0bytes$}");
-        let place = Member { score: at as f64, distance: 0.0, member: member.as_bytes() };
-        Members::push(&mut list, &place);
+        Scored::push(&mut list, at as f64, member.as_bytes());
     }
     list
 }
 
 fn storing(list: Vec<u8>) -> Storing {
-    let first_bytes = |list: &[u8]| Members::bytes_of(&Members::first(list).unwrap());
+    let first_bytes = |list: &[u8]| Scored::bytes_of(Scored::split_first(list).unwrap().1.len());
     let to = KeyAt { key: KEY.into(), database: Database::default(), shard: 0 };
-    Storing::new(to, Parts { kind: Kind::GEO, list, first_bytes, begin: |_, _| {} })
+    Storing::new(to, Parts { kind: Kind::SORTED_SET, list, first_bytes, begin: |_, _| {} })
 }
 
 fn ask(shard: &mut Shard, command: &Command<'_>) -> (Status, i64) {
@@ -43,7 +43,7 @@ fn ask(shard: &mut Shard, command: &Command<'_>) -> (Status, i64) {
     (reply.status, reply.number)
 }
 
-fn geo(shard: &mut Shard, command: GeoCommand<'_>) -> (Status, i64) {
+fn sorted(shard: &mut Shard, command: SortedCommand<'_>) -> (Status, i64) {
     ask(shard, &Command::Of { key: KEY, request: command.request() })
 }
 
@@ -78,24 +78,23 @@ fn a_key_gets_all_members_at_once_and_in_bounded_steps() {
         let done = carry_out(&mut shard, storing(list(members, bytes)), |shard, command| {
             let Command::Load { step, .. } = command else { panic!("{command:?}") };
             if let LoadStep::Piece(piece) = step {
-                let places = Members::parse(piece).unwrap().iter().count();
-                assert!((1..=DUMP_PIECE_PARTS).contains(&places), "{places} members");
+                let members = Scored::parse(piece).unwrap().iter().count();
+                assert!((1..=DUMP_PIECE_PARTS).contains(&members), "{members} members");
                 assert!(piece.len() <= DUMP_PIECE_BYTES + LONG_BYTES + 64);
-                (pieces, given) = (pieces + 1, given + places);
+                (pieces, given) = (pieces + 1, given + members);
             }
             assert_eq!(ask(shard, &Command::Get { key: KEY }).0, Status::Ok, "it is the old one");
         });
         assert_eq!(done, (Status::Ok, members as i64));
         assert_eq!(given, members);
         assert!(pieces >= members.div_ceil(DUMP_PIECE_PARTS));
-        assert_eq!(geo(&mut shard, GeoCommand::Members), done);
+        assert_eq!(sorted(&mut shard, SortedCommand::Length), done);
         shard.audit().unwrap();
 
         // The same in one step is the same.
         let mut whole = self::shard(256 << 20);
         let list = list(members, bytes);
-        let places = Members::parse(&list).unwrap();
-        assert_eq!(geo(&mut whole, GeoCommand::Store { places }), done);
+        assert_eq!(sorted(&mut whole, scored::store(&list)), done);
         assert_eq!(shard.digest(), whole.digest());
     }
 }
@@ -103,10 +102,9 @@ fn a_key_gets_all_members_at_once_and_in_bounded_steps() {
 #[test]
 fn what_fails_leaves_the_key_and_nothing_else() {
     let mut shard = shard(4 << 20);
-    let few = list(10, 5);
-    let places = Members::parse(&few).unwrap();
-    assert_eq!(geo(&mut shard, GeoCommand::Store { places }), (Status::Ok, 10));
-    let before = (shard.digest(), shard.stats().geo_members);
+    let few = list(2_000, 5);
+    assert_eq!(sorted(&mut shard, scored::store(&few)), (Status::Ok, 2_000));
+    let before = (shard.digest(), shard.stats().sorted_sets);
     // There is no room.
     let done = carry_out(&mut shard, storing(list(200_000, 6)), |_, _| {});
     assert_eq!(done, (Status::OutOfMemory, 0));
@@ -114,7 +112,7 @@ fn what_fails_leaves_the_key_and_nothing_else() {
         shard.tick(NOW);
         shard.release_some(NOW);
     }
-    assert_eq!((shard.digest(), shard.stats().geo_members), before);
+    assert_eq!((shard.digest(), shard.stats().sorted_sets), before);
 
     // The key goes to another one meanwhile.
     let mut is_held = false;
@@ -126,6 +124,6 @@ fn what_fails_leaves_the_key_and_nothing_else() {
     });
     assert!(is_held);
     assert_eq!(done, (Status::TryAgain, 0));
-    assert_eq!(geo(&mut shard, GeoCommand::Members), (Status::Ok, 10));
+    assert_eq!(sorted(&mut shard, SortedCommand::Length), (Status::Ok, 2_000));
     shard.audit().unwrap();
 }

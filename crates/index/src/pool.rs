@@ -102,6 +102,20 @@ impl Pool {
         Ok(at)
     }
 
+    /// Takes memory, so that there are so many places which [`Pool::take`] gives without a failure.
+    pub fn reserve<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        places: usize,
+    ) -> Result<(), ArenaFull> {
+        while self.free.len() < places {
+            let (slot, generation) = self.carve(arena)?;
+            set_state(arena.owner, NodeRef { slot, generation }, State::Dead);
+            self.free.push(slot);
+        }
+        Ok(())
+    }
+
     /// Frees a place whose guardian is dead or pending.
     pub fn give<J: Journal>(&mut self, arena: &mut Arena<'_, J>, at: NodeRef) {
         set_state(arena.owner, at, State::Dead);

@@ -64,6 +64,21 @@ impl<J: Journal> OrderedFixture<J> {
         self.try_set(key, kind, bytes).unwrap();
     }
 
+    /// Moves an entry to a key that is not there.
+    pub fn try_move(&mut self, from: &[u8], to: &[u8]) -> Result<(), TreeError> {
+        let (kind, bytes) = self.map[from].clone();
+        let (tree, mut arena) = self.parts();
+        let change = tree.plan_move(&mut arena, from, to, Value { kind, bytes: &bytes })?;
+        tree.publish(&mut arena, change);
+        self.map.remove(from);
+        self.map.insert(to.to_vec(), (kind, bytes));
+        Ok(())
+    }
+
+    pub fn move_entry(&mut self, from: &[u8], to: &[u8]) {
+        self.try_move(from, to).unwrap();
+    }
+
     pub fn delete(&mut self, key: &[u8]) {
         let (tree, mut arena) = self.parts();
         let was_there = tree.delete(&mut arena, key);

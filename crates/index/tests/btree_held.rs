@@ -248,7 +248,7 @@ fn a_walk_that_finds_no_end_downwards_asks() {
     for height in [1, 2, 3] {
         let root = NodeRef { slot: 32, generation: 1 };
         let keys = KeyForm::Bytes;
-        let header = OrderedHeader { fan_out: 8, height, keys, node_bytes: 512, root };
+        let header = OrderedHeader { fan_out: 8, height, keys, node_bytes: 512, root, moves: 0 };
         let mut get = Get::begin(b"key", HOME, tree, header, 1 << 20);
         let end = feed(&mut get, 1, &mut Endless(tree)).map(|(found, _)| found);
         assert_eq!(end, Err(AskReason::TooDeep));

@@ -89,6 +89,18 @@ pub fn record(keys: KeyForm, fan_out: usize, changes: u64, random: &mut Random) 
         let sets = if grows { 8 } else { 2u64 };
         let value = (random.below(10u64) < sets).then_some(number);
         let bytes = bytes_of(keys, key);
+        if random.one_in(6)
+            && let Some((_, known)) = fixture.map.get(&bytes)
+            && let to = random.below(KEYS)
+            && !fixture.map.contains_key(&bytes_of(keys, to))
+        {
+            let value = u64::from_le_bytes(known[..].try_into().unwrap());
+            fixture.move_entry(&bytes, &bytes_of(keys, to));
+            let end = recorder.0.borrow().len();
+            let half = |key, value| Change { from, to: end, key, value };
+            done.extend([half(key, None), half(to, Some(value))]);
+            continue;
+        }
         match value {
             Some(number) => fixture.set(&bytes, ValueKind::Bytes, &number.to_le_bytes()),
             None => fixture.delete(&bytes),

@@ -80,7 +80,13 @@ fn run(options: Options, words: u64, steps: usize, seed: u64) -> (u64, u64) {
                 let expected = expected.map(|(kind, bytes)| Value { kind: *kind, bytes });
                 assert_eq!(fixture.tree.get(&fixture.owner, &any), expected);
             }
-            2 => fixture.delete(&any),
+            2 if random.one_in(2) => fixture.delete(&any),
+            2 => {
+                let known = fixture.some(&mut random);
+                if let Some(known) = known.filter(|_| !fixture.map.contains_key(&any)) {
+                    fixture.move_entry(&known, &any);
+                }
+            }
             3 | 4 if grows => {
                 // Another value, of another length.
                 let known = fixture.some(&mut random).unwrap_or(any);

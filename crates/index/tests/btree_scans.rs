@@ -431,6 +431,7 @@ fn forged_nodes_end_a_scan_within_its_bounds() {
             keys: random.pick(&FORMS),
             node_bytes: NODE_BYTES as u32,
             root: NodeRef { slot: 32, generation: 1 },
+            moves: random.below(3u64),
         };
         let ends = [(); 2].map(|()| random.bytes_up_to(9));
         let (from, to) = (bound(&mut random, &ends[0]), bound(&mut random, &ends[1]));

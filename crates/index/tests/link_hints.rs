@@ -153,7 +153,7 @@ fn another_live_record_of_the_right_generation_is_not_the_keys() {
 fn a_part_whose_name_is_the_key_is_not_the_keys_record() {
     let mut store = Store::new(BYTES, 4, plain_hash, NoJournal);
     store.set(b"key", b"mine");
-    for kind in [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD, Kind::HASH_FIELD.linked()] {
+    for kind in [Kind::SORTED_PLACE, Kind::OBJECT, Kind::HASH_FIELD, Kind::HASH_FIELD.linked()] {
         let part = NewRecord {
             database: Database::ZERO,
             key: b"key",

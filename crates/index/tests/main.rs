@@ -7,6 +7,7 @@ mod btree_history;
 mod btree_kept;
 mod btree_mending;
 mod btree_moments;
+mod btree_moves;
 mod btree_oracle;
 mod btree_parallel;
 mod btree_scans;

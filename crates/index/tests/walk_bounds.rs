@@ -125,7 +125,7 @@ fn a_record_is_found_live_and_asked_for_while_it_is_pending() {
 
 #[test]
 fn a_record_of_another_kind_is_asked_for_at_once() {
-    for kind in [Kind::HASH.whole(), Kind::GEO_MEMBER, Kind::OBJECT] {
+    for kind in [Kind::HASH.whole(), Kind::SORTED_PLACE, Kind::OBJECT] {
         let (mut owner, view, slot) = record_of(kind);
         publish_live(&mut owner, record(slot));
         assert_eq!(drive(&owner, &view, slot, 0), (Err(AskReason::OtherKind), 1, 1), "{kind:?}");

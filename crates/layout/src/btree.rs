@@ -6,7 +6,7 @@
 //!  word 1  version    the same
 //!  word 2  checksum   | XXH3 of word 3 to the last used byte; the seed is a node's |
 //!  word 3  shape      | entries 16 | level 8 | form 8 | used bytes 32 |
-//!  word 4  0          (`left_at` of other nodes: the fences take its part)
+//!  word 4  moves      of a leaf: | moved_at 63 | joined 1 |, a [`MoveMark`]
 //!  word 5  changed_at sequence of the last change; readers ask while it is not durable
 //!  word 6  own        the node's own place, a NodeRef: a READ that the network resolved brings none
 //!  word 7  tree       the place of the tree's header
@@ -14,7 +14,7 @@
 //!  word 9  fences     | low bytes 16 | high bytes 16 | prefix 16 | 0 16 |
 //!  then    fences     low, high                                       to a whole word
 //!          heads      a word for each entry
-//!          payloads   a word for each entry
+//!          payloads   a word for each entry; none in a leaf of empty values
 //!          rests      | offset 16 | key bytes behind the prefix 16 | for each entry, to a whole word;
 //!                     trees of byte strings only
 //!          heap       what does not fit into heads and payloads       to a whole word
@@ -43,7 +43,8 @@
 //!  | kind 8 | 0xff 8  | offset 16 | bytes 16 | 0 16  |   the value lies in the heap
 //!  | bytes of the value 64                           |   all payloads, if form, bit 3
 //! ```
-//! Form, bit 3: each value of the leaf is 8 bytes, of the kind [`ValueKind::Bytes`].
+//! Form, bit 3: each value of the leaf is 8 bytes, of the kind [`ValueKind::Bytes`]. Form, bit 4:
+//! each of them has no bytes and is of this kind, and the leaf has no payloads.
 //!
 //! Checks of the fixed part come first. After that no offset is believed: what lies outside of the
 //! node is read as nothing, so that forged bytes never end the reader.
@@ -58,19 +59,26 @@ use crate::node::{
 };
 use crate::record::{Mutable, Reject, verify_root_words};
 use crate::tree::RootPlace;
+use payloads::{Payloads, heap_word, short_word};
 use std::cmp::Ordering;
 
+mod item;
 mod listing;
 mod long;
+mod moves;
 mod owned;
+mod payloads;
 mod search;
 mod splice;
 mod value;
 
+use item::{EMPTY, IN_HEAP, WORDS};
+pub use item::{Item, Payload};
 pub use listing::{
     CHILD_INFO_WORDS, ChildInfo, InnerNode, LEVEL_INFO_WORDS, LevelInfo, NODE_INFO_WORDS, NodeInfo,
 };
 pub use long::{LONG_KEY_BYTES, LongValue, long_key};
+pub use moves::{MoveMark, set_move_mark};
 pub use owned::Columns;
 pub use splice::Splice;
 pub use value::{Value, ValueKind};
@@ -89,14 +97,14 @@ pub const SHORT_VALUE_BYTES: usize = 6;
 pub const ENTRY_HEAD_BYTES: usize = 2 * WORD_BYTES + REST_BYTES;
 
 const REST_BYTES: usize = 4;
-const IN_HEAP: u8 = 0xff;
 const BYTE_STRINGS: u8 = 1;
 const HAS_HIGH: u8 = 2;
 const DEEP: u8 = 4;
-const WORDS: u8 = 8;
 
 /// Word offsets in a node, beside [`crate::node::word`].
 pub mod word {
+    /// What has moved out of a leaf or into it.
+    pub const MOVES: usize = 4;
     /// The node's own place.
     pub const OWN: usize = 6;
     /// The place of the tree's header.
@@ -116,24 +124,6 @@ pub enum KeyForm {
     Integers = 0,
     /// Byte strings of up to [`MAX_ORDERED_KEY_BYTES`].
     Bytes = 1,
-}
-
-/// What an entry has beside its key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Payload<'a> {
-    /// Of an inner node: the child.
-    Child(NodeRef),
-    /// Of a leaf: the value.
-    Value(Value<'a>),
-}
-
-/// An entry to be encoded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Item<'a> {
-    /// The whole key.
-    pub key: &'a [u8],
-    /// Child or value.
-    pub payload: Payload<'a>,
 }
 
 /// What is to stand in a node.
@@ -184,17 +174,6 @@ const fn heap_value_bytes(bytes: usize) -> usize {
     if bytes > SHORT_VALUE_BYTES { bytes } else { 0 }
 }
 
-/// Whether each of the items has a value that is a payload's word.
-fn are_words(is_leaf: bool, items: &[Item<'_>]) -> bool {
-    is_leaf && !items.is_empty() && items.iter().all(|item| is_word(item.payload))
-}
-
-/// Whether a payload may stand in a leaf whose values are words.
-fn is_word(payload: Payload<'_>) -> bool {
-    let Payload::Value(value) = payload else { return false };
-    value.kind == ValueKind::Bytes && value.bytes.len() == WORD_BYTES
-}
-
 /// Bytes that one entry takes at most in a node whose prefix has so many bytes.
 pub fn item_bytes(keys: KeyForm, prefix: usize, item: &Item<'_>) -> usize {
     let value = match item.payload {
@@ -212,9 +191,11 @@ pub fn item_bytes(keys: KeyForm, prefix: usize, item: &Item<'_>) -> usize {
 pub fn encoded_bytes(content: &Content<'_>) -> usize {
     let Content { level, is_deep, keys, low, high, items, .. } = *content;
     let prefix = prefix_bytes(keys, low, high);
-    let parts = Parts::of(keys, items.len(), low.len() + high.map_or(0, <[u8]>::len));
+    let payloads = Payloads::of(level == 0 && !is_deep, items);
+    let fence_bytes = low.len() + high.map_or(0, <[u8]>::len);
+    let parts = Parts::of(keys, payloads, items.len(), fence_bytes);
     let whole: usize = items.iter().map(|item| item_bytes(keys, prefix, item)).sum();
-    let value = if are_words(level == 0 && !is_deep, items) { WORD_BYTES } else { 0 };
+    let value = if payloads == Payloads::Words { WORD_BYTES } else { 0 };
     let heap = whole - items.len() * (2 * WORD_BYTES + rest_bytes(keys) + value);
     (parts.heap + heap).next_multiple_of(WORD_BYTES)
 }
@@ -236,11 +217,19 @@ pub const fn leaf_value_bytes(value_bytes: usize) -> usize {
 
 /// Fewest bytes of a node with such keys, and values of so many bytes in leaves, or in records:
 /// whatever it holds, a full node and one more entry make two.
+///
+/// The two halves have three fences together, one of them twice, and their entries are those of a node
+/// with the outer two of these fences and one more; in a leaf, payloads of another form may take a word
+/// more for each. If the left half takes all that it has room for, less than one entry of its room
+/// stays empty. So a node that has room for two fences, two entries and these words has room for both
+/// halves. An inner node has a count of a word for each entry instead.
 pub const fn least_node_bytes(fan_out: usize, key_bytes: usize, value_bytes: usize) -> usize {
-    let value_bytes = leaf_value_bytes(value_bytes);
-    let entry = ENTRY_HEAD_BYTES + key_bytes + value_bytes;
-    let bytes = ORDERED_HEADER_BYTES + 4 * key_bytes + 2 * entry + fan_out * WORD_BYTES;
-    (bytes + 4 * WORD_BYTES).next_multiple_of(SLOT_UNIT_BYTES)
+    /// What the parts of two nodes take to whole words, at most.
+    const PADDING_BYTES: usize = 6 * WORD_BYTES;
+    let head_bytes = if key_bytes < HEAD_BYTES { key_bytes } else { HEAD_BYTES };
+    let entry = ENTRY_HEAD_BYTES + key_bytes - head_bytes + leaf_value_bytes(value_bytes);
+    let fences = ORDERED_HEADER_BYTES + 2 * key_bytes + PADDING_BYTES;
+    (fences + 2 * entry + fan_out * WORD_BYTES).next_multiple_of(SLOT_UNIT_BYTES)
 }
 
 const fn rest_bytes(keys: KeyForm) -> usize {
@@ -260,10 +249,10 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(keys: KeyForm, entries: usize, fence_bytes: usize) -> Self {
+    fn of(keys: KeyForm, form: Payloads, entries: usize, fence_bytes: usize) -> Self {
         let heads = ORDERED_HEADER_BYTES + fence_bytes.next_multiple_of(WORD_BYTES);
         let payloads = heads + entries * WORD_BYTES;
-        let rests = payloads + entries * WORD_BYTES;
+        let rests = payloads + entries * form.bytes();
         let heap = rests + (entries * rest_bytes(keys)).next_multiple_of(WORD_BYTES);
         Self { heads, payloads, rests, heap }
     }
@@ -315,24 +304,8 @@ impl Heap<'_> {
     }
 }
 
-/// The payload of a value that lies in it.
-fn short_word(value: Value<'_>) -> u64 {
-    let mut word = [0; WORD_BYTES];
-    word[0] = value.kind as u8;
-    word[1] = value.bytes.len() as u8;
-    word[2..2 + value.bytes.len()].copy_from_slice(value.bytes);
-    u64::from_le_bytes(word)
-}
-
-/// The payload of a value that lies in the heap.
-const fn heap_word(value: Value<'_>, at: usize) -> u64 {
-    value.kind as u64
-        | (IN_HEAP as u64) << 8
-        | (at as u16 as u64) << 16
-        | (value.bytes.len() as u16 as u64) << 32
-}
-
-/// Encodes a node, its first three words apart, which its writer stores. Returns the used bytes.
+/// Encodes a node, its first three words apart, which its writer stores. Nothing has moved out of it
+/// or into it ([`set_move_mark`]). Returns the used bytes.
 ///
 /// # Panics
 /// `into` is shorter than [`encoded_bytes`], or longer than a node may be.
@@ -344,10 +317,10 @@ pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> u
     into.fill(0);
     let prefix = prefix_bytes(keys, low, high);
     let high_bytes = high.map_or(0, <[u8]>::len);
-    let parts = Parts::of(keys, items.len(), low.len() + high_bytes);
-    let are_words = are_words(level == 0 && !is_deep, items);
-    let mut form = keys as u8;
-    for (is_so, bit) in [(high.is_some(), HAS_HIGH), (is_deep, DEEP), (are_words, WORDS)] {
+    let payloads = Payloads::of(level == 0 && !is_deep, items);
+    let parts = Parts::of(keys, payloads, items.len(), low.len() + high_bytes);
+    let mut form = keys as u8 | payloads.form();
+    for (is_so, bit) in [(high.is_some(), HAS_HIGH), (is_deep, DEEP)] {
         form |= if is_so { bit } else { 0 };
     }
     let shape =
@@ -373,8 +346,10 @@ pub fn encode(content: &Content<'_>, ownership: Ownership, into: &mut [u8]) -> u
             let bytes = suffix.len() as u16;
             heap.bytes[at + 2..at + 4].copy_from_slice(&bytes.to_le_bytes());
         }
-        let payload = heap.payload(item.payload, are_words);
-        heap.put(parts.payloads + index * WORD_BYTES, payload);
+        if payloads != Payloads::Empty {
+            let payload = heap.payload(item.payload, payloads == Payloads::Words);
+            heap.put(parts.payloads + index * WORD_BYTES, payload);
+        }
     }
     used
 }
@@ -425,7 +400,7 @@ pub struct OrderedNode<'a> {
     level: u8,
     is_deep: bool,
     keys: KeyForm,
-    are_words: bool,
+    payloads: Payloads,
     low: &'a [u8],
     high: Option<&'a [u8]>,
     prefix: usize,
@@ -446,9 +421,12 @@ impl<'a> OrderedNode<'a> {
         let fences = word_at(bytes, word::FENCES);
         let [low, high, prefix] = [0, 16, 32].map(|shift| (fences >> shift) as u16 as usize);
         let keys = if form & BYTE_STRINGS == 0 { KeyForm::Integers } else { KeyForm::Bytes };
-        let [has_high, is_deep, are_words] = [HAS_HIGH, DEEP, WORDS].map(|bit| form & bit != 0);
-        let parts = Parts::of(keys, entries, low + high);
-        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH | DEEP | WORDS) == 0
+        let [has_high, is_deep] = [HAS_HIGH, DEEP].map(|bit| form & bit != 0);
+        let payloads = Payloads::of_form(form)?;
+        let parts = Parts::of(keys, payloads, entries, low + high);
+        let is_leaf = level == 0 && !is_deep;
+        let is_sound = form & !(BYTE_STRINGS | HAS_HIGH | DEEP | WORDS | EMPTY) == 0
+            && (is_leaf || payloads == Payloads::Tagged)
             && level < MAX_TREE_HEIGHT
             && entries <= MAX_FAN_OUT
             && used <= bytes.len()
@@ -462,7 +440,7 @@ impl<'a> OrderedNode<'a> {
         let bytes = &bytes[..used];
         let (low, behind) = bytes[ORDERED_HEADER_BYTES..].split_at(low);
         let high = has_high.then_some(&behind[..high]);
-        Some(Self { bytes, entries, level, is_deep, keys, are_words, low, high, prefix, parts })
+        Some(Self { bytes, entries, level, is_deep, keys, payloads, low, high, prefix, parts })
     }
 
     /// Checks bytes that a reader fetched; they may be longer than the used part of the node.
@@ -533,6 +511,11 @@ impl<'a> OrderedNode<'a> {
     /// The first key that may not be here any more.
     pub fn high(&self) -> Option<&'a [u8]> {
         self.high
+    }
+
+    /// Bytes of its entries, if it takes so many bytes with them.
+    pub const fn entry_bytes(&self, used: usize) -> usize {
+        used - self.parts.heads
     }
 
     /// Bytes in use.
@@ -625,14 +608,15 @@ impl<'a> OrderedNode<'a> {
     }
 
     fn payload_at(&self, index: usize) -> usize {
-        self.parts.payloads + index * WORD_BYTES
+        self.parts.payloads + index * self.payloads.bytes()
     }
 
-    /// A child; `None` if there are fewer.
+    /// A child; `None` if there are fewer, or no payloads.
     #[inline]
     pub fn child(&self, index: usize) -> Option<NodeRef> {
-        let at = self.payload_at(index);
-        (index < self.entries).then(|| NodeRef::from_word(word_at(self.bytes, at / WORD_BYTES)))
+        let payloads = &self.bytes[self.parts.payloads..self.parts.rests];
+        let word = payloads.as_chunks::<WORD_BYTES>().0.get(index)?;
+        Some(NodeRef::from_word(u64::from_le_bytes(*word)))
     }
 
     /// Where a value lies; `None` if there are fewer, or the bytes are forged.
@@ -642,8 +626,11 @@ impl<'a> OrderedNode<'a> {
             return None;
         }
         let at = self.payload_at(index);
-        if self.are_words {
-            return Some(ValueRange { kind: ValueKind::Bytes, from: at, bytes: WORD_BYTES });
+        let whole = |bytes| Some(ValueRange { kind: ValueKind::Bytes, from: at, bytes });
+        match self.payloads {
+            Payloads::Words => return whole(WORD_BYTES),
+            Payloads::Empty => return whole(0),
+            Payloads::Tagged => {}
         }
         let word: &[u8; WORD_BYTES] = self.bytes[at..].first_chunk()?;
         let half = |at: usize| u16::from_le_bytes([word[at], word[at + 1]]) as usize;
@@ -689,7 +676,7 @@ impl<'a> OrderedNode<'a> {
 ///  words 0-2          as a node's; the checksum covers words 3 to 5
 ///  word 3  shape      | fan-out 16 | height 8 | keys 8 | bytes of a node 32 |
 ///  word 4  root       a NodeRef
-///  word 5  0
+///  word 5  moves      moves that were counted: what a scan compares [`MoveMark::moved_at`] with
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OrderedHeader {
@@ -703,6 +690,8 @@ pub struct OrderedHeader {
     pub node_bytes: u32,
     /// The root.
     pub root: NodeRef,
+    /// Moves of entries that were counted ([`MoveMark`]).
+    pub moves: u64,
 }
 
 impl OrderedHeader {
@@ -712,12 +701,12 @@ impl OrderedHeader {
             | (self.height as u64) << 16
             | (self.keys as u64) << 24
             | (self.node_bytes as u64) << 32;
-        [shape, self.root.to_word(), 0]
+        [shape, self.root.to_word(), self.moves]
     }
 
     /// The header that words 3 to 5 encode; `None` if they break a limit.
     pub fn from_words(words: [u64; 3]) -> Option<Self> {
-        let [shape, root, rest] = words;
+        let [shape, root, moves] = words;
         let keys = match (shape >> 24) as u8 {
             0 => KeyForm::Integers,
             1 => KeyForm::Bytes,
@@ -727,10 +716,9 @@ impl OrderedHeader {
         let node_bytes = (shape >> 32) as u32;
         let fits = (MIN_FAN_OUT..=MAX_FAN_OUT).contains(&(fan_out as usize))
             && (1..=MAX_TREE_HEIGHT).contains(&height)
-            && (ORDERED_HEADER_BYTES..=MAX_ORDERED_NODE_BYTES).contains(&(node_bytes as usize))
-            && rest == 0;
+            && (ORDERED_HEADER_BYTES..=MAX_ORDERED_NODE_BYTES).contains(&(node_bytes as usize));
         let root = NodeRef::from_word(root);
-        fits.then_some(Self { fan_out, height, keys, node_bytes, root })
+        fits.then_some(Self { fan_out, height, keys, node_bytes, root, moves })
     }
 }
 

@@ -9,7 +9,7 @@
 //! A small object lies whole in its record; a change replaces that record, as it replaces a
 //! string's. A larger object has a root record, which stays. A reader demands the kind that it
 //! expects. Without that check a reader could take a pointer to one kind of record for a pointer to
-//! another: the name of a GEO member may equal a key, and the id of a tree's object may equal
+//! another: the name of a member may equal a key, and the id of a tree's object may equal
 //! either.
 
 /// The bit of a key's record that holds a whole object of a type.
@@ -32,12 +32,10 @@ impl Kind {
     pub const LIST: Self = Self(2);
     /// The root record of a set.
     pub const SET: Self = Self(3);
-    /// Reserved: the root record of a sorted set.
+    /// The root record of a sorted set.
     pub const SORTED_SET: Self = Self(4);
     /// The root record of a tree of places.
     pub const RTREE: Self = Self(5);
-    /// The root record of a GEO key.
-    pub const GEO: Self = Self(6);
     /// Reserved: the root record of a collection.
     pub const COLLECTION: Self = Self(7);
 
@@ -47,8 +45,8 @@ impl Kind {
     /// What a reader expects that takes the record of a key whatever its type; no record has it.
     pub const ANY: Self = Self(31);
 
-    /// A member of a GEO key: its name and score.
-    pub const GEO_MEMBER: Self = Self(64);
+    /// The place of a sorted set's member: its name and score, as its R-tree finds it.
+    pub const SORTED_PLACE: Self = Self(64);
     /// Geometry and bytes of a tree's object.
     pub const OBJECT: Self = Self(65);
     /// A field of a hash.
@@ -59,15 +57,17 @@ impl Kind {
     pub const SET_PART: Self = Self(68);
     /// A value of an ordered tree that is too long for a leaf.
     pub const ORDERED_VALUE: Self = Self(69);
+    /// Some members of a sorted set.
+    pub const SORTED_PART: Self = Self(70);
 
-    /// The name that users know for a key of this kind; to Redis a GEO key is a sorted set.
+    /// The name that users know for a key of this kind.
     pub const fn name(self) -> &'static str {
         match self.of_type() {
             Self::STRING => "string",
             Self::HASH => "hash",
             Self::LIST => "list",
             Self::SET => "set",
-            Self::SORTED_SET | Self::GEO => "zset",
+            Self::SORTED_SET => "zset",
             Self::RTREE => "rtree",
             Self::COLLECTION => "collection",
             Self::ORDERED => "ordered",
@@ -131,17 +131,17 @@ mod tests {
             Kind::SET,
             Kind::SORTED_SET,
             Kind::RTREE,
-            Kind::GEO,
             Kind::COLLECTION,
             Kind::ORDERED,
         ];
         let parts = [
-            Kind::GEO_MEMBER,
+            Kind::SORTED_PLACE,
             Kind::OBJECT,
             Kind::HASH_FIELD,
             Kind::LIST_CHUNK,
             Kind::SET_PART,
             Kind::ORDERED_VALUE,
+            Kind::SORTED_PART,
         ];
         assert!(keyed.iter().all(|kind| !kind.is_part() && kind.whole().of_type() == *kind));
         assert!(keyed.iter().all(|kind| !kind.whole().is_root() && !kind.whole().is_part()));

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arena_header;
+pub mod bins;
 pub mod btree;
 pub mod bucket;
 pub mod buffer_name;
@@ -24,6 +25,7 @@ pub mod link;
 pub mod node;
 pub mod object;
 pub mod packed;
+pub mod packed_scores;
 pub mod packed_set;
 pub mod part;
 pub mod pointer;
@@ -32,6 +34,7 @@ pub mod record;
 pub mod rect;
 pub mod session;
 pub mod slot;
+pub mod sorted;
 pub mod table;
 pub mod tree;
 pub mod verbs;

@@ -316,14 +316,25 @@ pub const LIST_TURN_BYTES: usize = 256 << 10;
 pub const LIST_READ_CHUNKS: u64 = 8;
 /// Members of a set that is packed as integers, at most: as Redis's `set-max-intset-entries`.
 pub const WHOLE_INTEGERS: usize = 512;
-/// Members in a bin of a large set, on average: more make a change rewrite more, fewer cost
+/// Entries of a node of a sorted set's tree: fewer cost more memory, more make each change rewrite more.
+pub const SORTED_FAN_OUT: usize = 64;
+/// Members of a large sorted set that get scores in one change: for each of them it takes a node of the
+/// tree beforehand, at worst. More are several changes of one command.
+pub const SORTED_CHANGE_MEMBERS: usize = 16;
+/// Members that one turn removes from a large sorted set, or that one step of an operation removes at
+/// most: each is a change of a tree. About a millisecond.
+pub const SORTED_TURN_CHANGES: usize = 512;
+/// Members in a bin of a large object of members, on average: more make a change rewrite more, fewer cost
 /// more memory for each.
-pub const SET_BIN_MEMBERS: u64 = 8;
+pub const BIN_MEMBERS: u64 = 8;
 /// Members in a bin, at most: members whose hashes lead to a full one become parts of their own. Without
 /// chosen members no bin comes near it.
-pub const SET_BIN_MOST_MEMBERS: usize = 64;
+pub const BIN_MOST_MEMBERS: usize = 64;
 /// Members that one turn of a read of several sets takes from its table, or lookups that it makes.
 pub const COMBINE_TURN_MEMBERS: usize = 4_096;
+/// Times that one union or intersection with weights may name one key: each is a multiplication for each
+/// of its members, some thousands in one turn.
+pub const MAX_WEIGHTS: usize = 256;
 /// Elements that SORT takes, at most: the connection's thread keeps their places and weights, some tens of
 /// megabytes.
 pub const MAX_SORT_ELEMENTS: usize = 1 << 20;
@@ -337,7 +348,8 @@ pub const MAX_SORT_GETS: usize = 256;
 /// Names and values in one command about fields, or about several keys: the command is one turn of
 /// its shard, which therefore takes some tens of milliseconds at most.
 pub const MAX_COMMAND_ITEMS: usize = 65_536;
-/// Members of a GEO key in one command, for the same reason: each one is a change of a tree.
+/// Members of a sorted set with their scores in one command, for the same reason: each one is a change
+/// of a tree.
 pub const MAX_COMMAND_MEMBERS: usize = 8_192;
 /// Different elements of an object that one turn draws by lot, at most, and at most a quarter of all:
 /// more are chosen by a read of all of them. Less than a millisecond.
@@ -471,8 +483,8 @@ pub const MAX_HELD_EPOCHS: usize = 64;
 /// Nodes are carved from runs of pages: the first run holds a few, of an ordered
 /// tree one; each later one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;
-/// Bytes of a GEO key's member: as those of a key.
-pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES;
+/// Bytes of a sorted set's member: a part of a large set has a name of one more, as a key.
+pub const MAX_SORTED_MEMBER_BYTES: usize = MAX_KEY_BYTES - 1;
 /// Members of a GEO key up to which a command looks at them one by one; with more the key has a
 /// tree.
 pub const GEO_TREE_MEMBERS: u64 = 64;
@@ -1071,6 +1083,36 @@ pub const MIN_SEARCH_REPLY_BYTES: u64 = 1 << 28;
 /// million objects.
 pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
+/// Users of the ACL: some thousand services, each with one of its own.
+pub const MAX_ACL_USERS: usize = 4096;
+/// Selectors of a user beside its own rights. Each is looked at for a call that none before allows.
+pub const MAX_ACL_SELECTORS: usize = 32;
+/// Key patterns of a selector, and channel patterns: each is compared with each key of a call.
+pub const MAX_ACL_PATTERNS: usize = 128;
+/// Heap bytes of a selector's key patterns, and of its channel patterns: 15 of the longest, or all of
+/// them if they have up to 64 bytes.
+pub const MAX_ACL_PATTERN_HEAP_BYTES: usize = 512 << 10;
+/// Rules about commands in a selector: several for each command there is.
+pub const MAX_ACL_RULES: usize = 1024;
+/// Passwords of a user: AUTH compares all of them.
+pub const MAX_ACL_PASSWORDS: usize = 64;
+/// Longest name of a user, first argument in a rule, and name in ACL LOG, in bytes.
+pub const MAX_ACL_WORD_BYTES: usize = 256;
+/// Heap bytes of all users, for the most part compiled patterns: a small part of a server's memory.
+pub const MAX_ACL_HEAP_BYTES: usize = 64 << 20;
+/// Wrong lines of a users' file that its error names: a reply that can be read.
+pub const MAX_ACL_FILE_ERRORS: usize = 64;
+/// Entries of ACL LOG, as many as Redis keeps.
+pub const MAX_ACL_LOG_ENTRIES: usize = 128;
+/// The newest entries of ACL LOG that a refusal is compared with, as in Redis.
+pub const ACL_LOG_MERGE_ENTRIES: usize = 10;
+/// A refusal that is like one of this many ms before counts there, as in Redis.
+pub const ACL_LOG_MERGE_MS: u64 = 60_000;
+/// Bits of a password that ACL GENPASS makes without a number: those of the hash that is kept.
+pub const ACL_PASSWORD_BITS: i64 = 256;
+/// Most bits of a password that ACL GENPASS makes, as in Redis.
+pub const MAX_ACL_PASSWORD_BITS: usize = 4096;
+
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
@@ -1147,3 +1189,6 @@ const _: () = assert!(RING_LAP_BYTES < RING_BYTES && LAP_CREDIT_BYTES <= CREDIT_
 // The bits of a word, and a mask takes a session's number to its set.
 const _: () = assert!(MAX_RING_SETS == u64::BITS as usize && MAX_RING_SETS.is_power_of_two());
 const _: () = assert!(MAX_RING_SETS <= MAX_CLIENT_SESSIONS);
+const _: () = assert!(MAX_ACL_LOG_ENTRIES >= ACL_LOG_MERGE_ENTRIES);
+const _: () =
+    assert!((MAX_ACL_SELECTORS + 1) * 2 * MAX_ACL_PATTERN_HEAP_BYTES <= MAX_ACL_HEAP_BYTES);

@@ -7,6 +7,7 @@
 //! ```
 //! The integers are as in Redis's intsets: the smallest width that fits all of them. A bin has items.
 
+use crate::bins::{BIN, OWN};
 use std::cmp::Ordering;
 
 /// The form of items.
@@ -15,11 +16,6 @@ const ITEMS: u8 = 0;
 pub const MAX_ITEM_BYTES: usize = u8::MAX as usize;
 
 const _: () = assert!(crate::limits::WHOLE_ITEM_BYTES <= MAX_ITEM_BYTES);
-
-/// First byte of the name of a part that is a bin; its number follows.
-pub const BIN: u8 = 0;
-/// First byte of the name of a part that is one member, which follows.
-pub const OWN: u8 = 1;
 
 /// Whether the part of a large set with this name and value holds a member.
 pub fn part_holds(name: &[u8], value: &[u8], member: &[u8]) -> bool {

@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn a_whole_record_of_another_kind_is_not_believed() {
         let whole = Kind::HASH.whole();
-        let kinds = [Kind::STRING, whole, Kind::GEO_MEMBER, Kind::OBJECT, Kind(127)];
+        let kinds = [Kind::STRING, whole, Kind::SORTED_PLACE, Kind::OBJECT, Kind(127)];
         for (is, wanted) in kinds.iter().flat_map(|is| kinds.map(|wanted| (*is, wanted))) {
             let bytes = record_of(is, (1, 9, 4), b"key", b"value");
             for generation in [Some(4), None] {

@@ -40,6 +40,12 @@ impl<'a> Items<'a> {
         HEADER_BYTES + item_bytes
     }
 
+    /// Bytes of the first item in an encoded list; 0 if there is none.
+    pub fn first_bytes(list: &[u8]) -> usize {
+        let item = Items::split(list).and_then(|(item, _)| item);
+        item.map_or(0, |item| Self::bytes_of(item.len()))
+    }
+
     /// The items of an encoded list, with checked lengths.
     pub fn parse(list: &'a [u8]) -> Option<Self> {
         let mut rest = list;

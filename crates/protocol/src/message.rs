@@ -300,6 +300,8 @@ pub enum Status {
     Unblocked = 32,
     /// The wait for a key has ended: the server becomes a replica, or stops. Nothing was changed.
     WaitEnded = 33,
+    /// The resulting score would not be a number.
+    NotANumber = 34,
 }
 
 impl Status {
@@ -328,7 +330,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=38 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::WaitEnded as u8).then_some(number));
+            assert_eq!(status, (number <= Status::NotANumber as u8).then_some(number));
         }
     }
 }

@@ -5,9 +5,10 @@ use crate::limits::{
 };
 use crate::wire::{Words, encode};
 use remora_layout::limits::{
-    MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
-    MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_REPLY_BYTES, MAX_SORT_GETS,
-    MAX_VALUE_BYTES, MAX_WAITED_KEYS, MIN_NODE_ENTRIES, RESP_MAX_CLIENT_NAME_BYTES,
+    MAX_COMMAND_ITEMS, MAX_COMMAND_MEMBERS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES,
+    MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_REPLY_BYTES,
+    MAX_SORT_GETS, MAX_SORTED_MEMBER_BYTES, MAX_VALUE_BYTES, MAX_WAITED_KEYS, MIN_NODE_ENTRIES,
+    RESP_MAX_CLIENT_NAME_BYTES,
 };
 use remora_layout::node::ENTRY_BYTES;
 use remora_plan::text::TextError;
@@ -316,6 +317,38 @@ pub enum CommandError {
     /// More than [`MAX_COMMAND_ITEMS`] names and values.
     #[error("ERR more than {MAX_COMMAND_ITEMS} names and values in one command: use several")]
     TooManyItems,
+    /// More than [`MAX_COMMAND_MEMBERS`] members of a sorted set.
+    #[error("ERR more than {MAX_COMMAND_MEMBERS} members in one command: use several")]
+    TooManyMembers,
+    /// A member of a sorted set above [`MAX_SORTED_MEMBER_BYTES`].
+    #[error("ERR member is longer than {MAX_SORTED_MEMBER_BYTES} bytes")]
+    MemberTooLong,
+    /// ZADD with NX and XX.
+    #[error("ERR XX and NX options at the same time are not compatible")]
+    NewAndOld,
+    /// ZADD with two of GT, LT and NX.
+    #[error("ERR GT, LT, and/or NX options at the same time are not compatible")]
+    Comparisons,
+    /// ZADD with INCR and several members.
+    #[error("ERR INCR option supports a single increment-element pair")]
+    SeveralIncrements,
+    /// A bound of a range of scores that is no number.
+    #[error("ERR min or max is not a float")]
+    ScoreBound,
+    /// A bound of a range of members without the sign that says what it is.
+    #[error("ERR min or max not valid string range item")]
+    LexBound,
+    /// ZRANGE with LIMIT, by indexes.
+    #[error(
+        "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+    )]
+    LimitByIndex,
+    /// ZRANGE with WITHSCORES, by members.
+    #[error("ERR syntax error, WITHSCORES not supported in combination with BYLEX")]
+    ScoresByLex,
+    /// ZUNION and its kin without keys.
+    #[error("ERR at least 1 input key is needed for '{0}' command")]
+    NoInputKey(&'static str),
     /// More than [`MAX_WAITED_KEYS`] keys.
     #[error("ERR more than {MAX_WAITED_KEYS} keys to wait for in one command: use several")]
     TooManyWaitedKeys,
@@ -374,6 +407,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::Ok | Status::NotFound | Status::NotDone => return None,
         Status::NotAnInteger => "ERR value is not an integer or out of range".into(),
         Status::Overflow => "ERR increment or decrement would overflow".into(),
+        Status::NotANumber => "ERR resulting score is not a number (NaN)".into(),
         Status::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
         // NeedsBuffer is for rings only.
         Status::TooLarge | Status::NeedsBuffer => too_large(command),
@@ -480,7 +514,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=27 {
+        for number in 0..=Status::NotANumber as u8 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

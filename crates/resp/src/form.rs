@@ -3,7 +3,7 @@
 
 use crate::wire::RespVersion;
 use remora_frontend::ShardAnswer;
-use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
+use remora_layout::limits::MAX_SORTED_MEMBER_BYTES;
 use remora_protocol::message::Status;
 use std::fmt;
 use thiserror::Error;
@@ -125,6 +125,8 @@ pub enum Shape {
     OneItem,
     /// The value, which is a list of items ([`remora_protocol::Items`]).
     List(ListForm),
+    /// The value, which is a list of members with their scores ([`remora_protocol::sorted::Scored`]).
+    Scored(ScoredForm),
     /// As [`ListForm::Cursor`] at the end of an empty list if the number is 0, else
     /// this error.
     ErrorUnlessEmpty(&'static str),
@@ -147,6 +149,20 @@ pub enum ListForm {
     /// Names and values: an array of arrays, in RESP2 a flat one.
     Pairs,
     /// The number, as text, and an array of the items.
+    Cursor,
+}
+
+/// The form of a list of members with their scores. The shard's number is that of the members, but in
+/// [`ScoredForm::Cursor`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScoredForm {
+    /// An array of members.
+    Members,
+    /// An array of arrays of a member and its score, in RESP2 a flat one.
+    Pairs,
+    /// A flat array of members and scores.
+    Flat,
+    /// The number, as text, and a flat array of members and of scores as text.
     Cursor,
 }
 
@@ -217,9 +233,6 @@ pub enum Stored {
 /// Why a GEO command is not carried out.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum GeoError {
-    /// More than [`MAX_COMMAND_MEMBERS`].
-    #[error("ERR more than {MAX_COMMAND_MEMBERS} members in one command: use several")]
-    TooManyMembers,
     /// Unknown options, or options that exclude each other.
     #[error("ERR syntax error")]
     Syntax,
@@ -259,8 +272,8 @@ pub enum GeoError {
     /// No shape.
     #[error("ERR exactly one of BYRADIUS and BYBOX can be specified for {0}")]
     By(&'static str),
-    /// A member's name above [`MAX_MEMBER_BYTES`].
-    #[error("ERR member is longer than {MAX_MEMBER_BYTES} bytes")]
+    /// A member above [`MAX_SORTED_MEMBER_BYTES`].
+    #[error("ERR member is longer than {MAX_SORTED_MEMBER_BYTES} bytes")]
     MemberTooLong,
     /// For shards' replies: a search around an absent member.
     #[error("ERR could not decode requested zset member")]

@@ -22,19 +22,34 @@ pub struct Keys<'a> {
     words: Words<'a>,
     next: usize,
     end: usize,
+    /// One between them that is no key; 0: all are.
+    left_out: usize,
 }
 
 impl<'a> Keys<'a> {
     /// All arguments from `from` on, unchecked.
     pub(crate) fn all(words: Words<'a>, from: usize) -> Self {
-        Self { words, next: from, end: words.len() }
+        Self { words, next: from, end: words.len(), left_out: 0 }
     }
 
     /// The arguments from `from` up to `end`, checked.
     pub(crate) fn within(words: Words<'a>, from: usize, end: usize) -> Result<Self, CommandError> {
-        let keys = Self { words, next: from, end };
-        keys.clone().try_for_each(|word| key(word).map(drop))?;
-        Ok(keys)
+        Self { words, next: from, end, left_out: 0 }.of_fitting_lengths()
+    }
+
+    /// The same without the argument at `left_out`, which is behind the first.
+    pub(crate) fn without(
+        words: Words<'a>,
+        (from, end): (usize, usize),
+        left_out: usize,
+    ) -> Result<Self, CommandError> {
+        debug_assert!((from + 1..end).contains(&left_out), "the first and one in between");
+        Self { words, next: from, end, left_out }.of_fitting_lengths()
+    }
+
+    fn of_fitting_lengths(self) -> Result<Self, CommandError> {
+        self.clone().try_for_each(|word| key(word).map(drop))?;
+        Ok(self)
     }
 
     /// All arguments from `from` on; the caller has checked their lengths.
@@ -51,13 +66,18 @@ impl<'a> Iterator for Keys<'a> {
         if self.next >= self.end {
             return None;
         }
+        let word = self.words.get(self.next);
         self.next += 1;
-        Some(self.words.get(self.next - 1))
+        if self.next == self.left_out {
+            self.next += 1;
+        }
+        Some(word)
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.end.saturating_sub(self.next);
+        let is_left_out = (self.next..self.end).contains(&self.left_out);
+        let left = self.end.saturating_sub(self.next + usize::from(is_left_out));
         (left, Some(left))
     }
 }

@@ -16,7 +16,7 @@
 //!                  |
 //!   spec    arguments    object_reply      what an entry is, what several groups share
 //!        \         |
-//!         request   form    keys           plain data
+//!         request   form    keys  numbers  plain data
 //!         cluster   subscriptions  steps  sorting
 //!               \    |
 //!              error    wire               texts of errors; RESP2 and RESP3
@@ -34,6 +34,7 @@ mod frontend;
 pub mod keys;
 mod limits;
 pub mod markdown;
+mod numbers;
 mod object_reply;
 mod reply;
 pub mod request;

@@ -1,5 +1,6 @@
 //! Replies to commands of one key, from its shard's answer, in the shapes that several types share.
 
+use crate::commands::sorted::ScoredReply;
 use crate::error::status_error;
 use crate::form::{ListForm, ObjectReply, Shape};
 use crate::wire::{RespVersion, encode};
@@ -38,6 +39,11 @@ pub(crate) fn write(
             ItemsReply::new(Vec::new(), 0, ListForm::Cursor).write_piece(out, version);
         }
         Shape::Own(write) => write(out, version, answer),
+        Shape::Scored(list) => {
+            let members = value.unwrap_or_default().to_vec();
+            let mut reply = ScoredReply::new(members, number, list);
+            while !reply.write_piece(out, version) {}
+        }
         Shape::List(list) => {
             let items = value.unwrap_or_default();
             open(out, version, (items, number, list));

@@ -3,6 +3,7 @@
 use crate::commands::geo::{self, FoundReply};
 use crate::commands::plan::{self, OutcomeReply};
 use crate::commands::rtree::ObjectsReply;
+use crate::commands::sorted::ScoredReply;
 use crate::error::status_error;
 use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::object_reply::{self, ItemsReply};
@@ -35,7 +36,7 @@ impl frontend::ReplyForm for ReplyForm {
             Self::TreeObjects(_)
                 | Self::GeoFound(_)
                 | Self::Plan(_)
-                | Self::Object(ObjectReply { shape: Shape::List(_), .. })
+                | Self::Object(ObjectReply { shape: Shape::List(_) | Shape::Scored(_), .. })
         )
     }
 
@@ -66,6 +67,12 @@ impl frontend::ReplyForm for ReplyForm {
             Self::Object(ObjectReply { shape: Shape::List(form), .. }) if status == Status::Ok => {
                 let list = value.take().unwrap_or_default();
                 Some(LongReply::Items(ItemsReply::new(list, number, *form)))
+            }
+            Self::Object(ObjectReply { shape: Shape::Scored(form), .. })
+                if status == Status::Ok =>
+            {
+                let list = value.take().unwrap_or_default();
+                Some(LongReply::Scored(ScoredReply::new(list, number, *form)))
             }
             _ => None,
         }
@@ -129,6 +136,8 @@ pub enum LongReply {
     Found(FoundReply),
     /// Items of an object.
     Items(ItemsReply),
+    /// Members with their scores.
+    Scored(ScoredReply),
     /// The outcome of a plan.
     Outcome(OutcomeReply),
 }
@@ -141,6 +150,7 @@ impl frontend::LongReply for LongReply {
             Self::Objects(reply) => reply.bytes(),
             Self::Found(reply) => reply.bytes(),
             Self::Items(reply) => reply.bytes(),
+            Self::Scored(reply) => reply.bytes(),
             Self::Outcome(reply) => reply.bytes(),
         }
     }
@@ -150,13 +160,17 @@ impl frontend::LongReply for LongReply {
             Self::Objects(reply) => reply.write_piece(out, version),
             Self::Found(reply) => reply.write_piece(out, version),
             Self::Items(reply) => reply.write_piece(out, version),
+            Self::Scored(reply) => reply.write_piece(out, version),
             Self::Outcome(reply) => reply.write_piece(out, version),
         }
     }
 
     fn go_on(&mut self, list: Vec<u8>) -> bool {
-        let Self::Items(items) = self else { return false };
-        items.go_on(list);
+        match self {
+            Self::Items(reply) => reply.go_on(list),
+            Self::Scored(reply) => reply.go_on(list),
+            _ => return false,
+        }
         true
     }
 }

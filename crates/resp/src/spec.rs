@@ -194,7 +194,7 @@ impl KeyPlaces {
         let behind = self.first.max(1) + 1;
         let optional = self.others.iter().filter_map(|of| of.option);
         let found = optional.filter_map(|of| of.find((behind, count), &word)).collect::<Vec<_>>();
-        (from..from + counted).chain(self.positions(count)).chain(found)
+        self.positions(count).chain(from..from + counted).chain(found)
     }
 
     /// The places of the keys among `count` arguments.

@@ -81,7 +81,9 @@ pub enum Step {
         key: usize,
         /// The object's type.
         kind: Kind,
-        /// Its parts, as the type's pieces of a dump have them: [`remora_protocol::Items`].
+        /// Its parts, as the type's pieces of a dump have them.
         items: Vec<u8>,
+        /// Bytes of the first part in such a list that is not empty.
+        first_bytes: fn(&[u8]) -> usize,
     },
 }

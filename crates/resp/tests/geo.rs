@@ -1,9 +1,9 @@
 //! Requests about GEO keys by hand: errors that the oracle cannot show, and
 //! replies in pieces.
 
-use remora_layout::limits::MAX_MEMBER_BYTES;
-use remora_protocol::geo::{GeoCommand, Member, Members};
-use remora_protocol::geo::{Position, Shape};
+use remora_layout::limits::MAX_SORTED_MEMBER_BYTES;
+use remora_protocol::geo::{Member, Members, Position, Shape};
+use remora_protocol::sorted::{Scored, SortedCommand};
 use remora_resp::commands::geo::{FoundReply, stored};
 use remora_resp::form::{GeoForm, Order, ReplyForm, Stored};
 use remora_resp::wire::encode;
@@ -24,13 +24,20 @@ fn split(line: &str) -> Vec<&[u8]> {
 
 #[test]
 fn errors_are_told() {
-    let long = vec![b'm'; MAX_MEMBER_BYTES + 1];
-    for line in ["ZREM k @", "GEOPOS k a @", "GEODIST k a @", "ZSCORE k @", "GEOADD k 1 2 @"] {
+    let long = vec![b'm'; MAX_SORTED_MEMBER_BYTES + 1];
+    for line in [
+        "ZREM k @",
+        "GEOPOS k a @",
+        "ZADD k 1 a 2 @",
+        "ZINCRBY k 1 @",
+        "ZSCORE k @",
+        "GEOADD k 1 2 @",
+    ] {
         let words: Vec<&[u8]> =
             split(line).into_iter().map(|w| if w == b"@" { &long[..] } else { w }).collect();
         with(&words, |found| {
             let text = found.expect_err(line).to_string();
-            assert_eq!(text, "ERR member is longer than 65536 bytes");
+            assert_eq!(text, "ERR member is longer than 65535 bytes");
         });
     }
     // Errors in a search's arguments come once the key's kind is known.
@@ -39,8 +46,8 @@ fn errors_are_told() {
             panic!("{found:?}")
         };
         assert_eq!(error.to_string(), "ERR radius cannot be negative");
-        let asked = GeoCommand::of(request);
-        assert!(matches!(asked, GeoCommand::Scores { places } if places.is_empty()));
+        let asked = SortedCommand::of(request);
+        assert!(matches!(asked, SortedCommand::Scores { members } if members.bytes().is_empty()));
     });
 }
 
@@ -50,7 +57,9 @@ fn a_search_is_understood() {
         let Ok(Request::Store { key: b"from", request, form, to: b"to" }) = found else {
             panic!("{found:?}")
         };
-        let GeoCommand::Search { query } = GeoCommand::of(request) else { panic!("no search") };
+        let SortedCommand::Search { query } = SortedCommand::of(request) else {
+            panic!("no search")
+        };
         let search = query.search();
         assert_eq!(search.shape, Shape::Box { width: 2000.0, height: 3000.0 });
         assert_eq!(search.enough, 7);
@@ -92,7 +101,7 @@ fn a_long_reply_comes_in_pieces_and_in_order() {
     assert!(text.ends_with("$6\r\n1.9990\r\n"));
     let most = 3;
     let kept = stored(&found, &GeoForm { most, stored: Some(Stored::Distance), ..form() });
-    let scores: Vec<f64> = Members::parse(&kept).unwrap().iter().map(|place| place.score).collect();
+    let scores: Vec<f64> = Scored::parse(&kept).unwrap().iter().map(|(score, _)| score).collect();
     assert_eq!(scores, [0.0, 0.001, 0.002]);
     let mut empty = FoundReply::new(Vec::new(), form());
     let mut out = Vec::new();

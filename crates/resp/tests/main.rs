@@ -4,5 +4,7 @@ mod geo;
 mod oracle;
 mod properties;
 mod requests;
+mod sorted;
+mod sorted_model;
 mod table;
 mod trees;

@@ -373,7 +373,7 @@ fn limits_are_named() {
     pairs.resize(1 + 65_538, b"k");
     assert_eq!(outcome(&pairs), too_many);
     let too_many = "ERR more than 8192 members in one command: use several";
-    for name in [&b"zrem"[..], b"geopos", b"geohash"] {
+    for name in [&b"zrem"[..], b"zmscore", b"geopos", b"geohash"] {
         let mut names = vec![name, b"g"];
         names.resize(2 + 8_193, b"m");
         assert_eq!(outcome(&names), too_many);
@@ -381,6 +381,9 @@ fn limits_are_named() {
     let mut names = vec![&b"geoadd"[..], b"g"];
     names.resize(2 + 3 * 8_193, b"1");
     assert_eq!(outcome(&names), too_many);
+    let mut pairs = vec![&b"zadd"[..], b"z"];
+    pairs.resize(2 + 2 * 8_193, b"1");
+    assert_eq!(outcome(&pairs), too_many);
 }
 
 fn set_options(line: &str) -> (Condition, Expiry, bool) {

@@ -86,6 +86,7 @@ fn arity_and_parser_agree() {
                 "hset" | "hmset" | "link.set" => count % 2 == 1,
                 "ping" => count > 2,
                 "lpop" | "rpop" => count > 3,
+                "zrank" | "zrevrank" => count > 4,
                 _ => false,
             };
             assert_eq!(refused, !spec.accepts(count) || pairs_or_ping, "{} {count}", spec.name);

@@ -53,6 +53,8 @@ struct Wait {
     is_parked: bool,
     /// Unix ms; 0 for none.
     until_ms: u64,
+    /// Its time was over before all of its keys were looked at.
+    is_late: bool,
 }
 
 /// The requests. See the module's text.
@@ -76,7 +78,8 @@ impl Waits {
     /// request, and calls [`Waits::withdraw`].
     pub fn begin_with(&mut self, token: Token, claim: Claim, runs: Vec<Run>, until_ms: u64) {
         let left = runs.into();
-        let mut wait = Wait { token, claim, left, sent: 0, is_parked: false, until_ms };
+        let (is_parked, is_late) = (false, false);
+        let mut wait = Wait { token, claim, left, sent: 0, is_parked, until_ms, is_late };
         self.jobs.extend(wait.next_job());
         if until_ms > 0 {
             self.deadlines.insert((until_ms, token.serial));
@@ -107,7 +110,12 @@ impl Waits {
         }
         match wait.next_job() {
             Some(job) => self.jobs.push_back(job),
-            None => wait.is_parked = true,
+            None => {
+                wait.is_parked = true;
+                if wait.is_late {
+                    self.end(token.serial, Status::NotFound);
+                }
+            }
         }
     }
 
@@ -157,14 +165,20 @@ impl Waits {
         self.deadlines.first().map(|deadline| deadline.0)
     }
 
-    /// Ends the waits whose time is over.
+    /// Ends the waits whose time is over: each once all of its keys were looked at, however short its time
+    /// is.
     pub fn time_out(&mut self, now_ms: u64) {
         while let Some(&(until_ms, serial)) = self.deadlines.first()
             && until_ms <= now_ms
         {
             self.deadlines.pop_first();
-            // If a shard answers it, that is on its way.
-            self.end(serial, Status::NotFound);
+            match self.waits.get_mut(&serial) {
+                Some(wait) if !wait.is_parked => wait.is_late = true,
+                // If a shard answers it, that is on its way.
+                _ => {
+                    self.end(serial, Status::NotFound);
+                }
+            }
         }
     }
 

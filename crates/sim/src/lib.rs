@@ -31,6 +31,7 @@ pub mod replicas;
 pub mod resp;
 pub mod run;
 pub mod shrink;
+pub mod sorted;
 pub mod swarm;
 #[allow(unsafe_code, reason = "see the module's text")]
 pub mod tasks;

@@ -75,6 +75,9 @@ struct Args {
     /// Worlds with ordered trees.
     #[arg(long)]
     ordered: bool,
+    /// Worlds with sorted sets.
+    #[arg(long)]
+    sorted: bool,
     /// A rare path that no world reached is a failure.
     #[arg(long)]
     all_probes: bool,
@@ -153,7 +156,8 @@ fn main() -> ExitCode {
             eprintln!("seed {seed} took {} s", seed_began.elapsed().as_secs());
         }
     }
-    let kinds = Kinds { lists: args.lists, links: args.links, ordered: args.ordered };
+    let Args { lists, links, ordered, sorted, .. } = args;
+    let kinds = Kinds { lists, links, ordered, sorted };
     let missed = totals.probes.missed(kinds);
     if args.seeds.is_some() && !missed.is_empty() {
         println!("never reached: {missed:?}");
@@ -193,6 +197,7 @@ fn run(args: &Args, seed: u64) -> Outcome {
         lists: args.lists,
         links: args.links,
         ordered: args.ordered,
+        sorted: args.sorted,
     };
     let with_faults = !args.no_faults;
     let outcome = World::run(less.of(seed, with_faults), args.trace);

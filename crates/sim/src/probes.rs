@@ -159,6 +159,14 @@ pub enum Probe {
     OrderedGone,
     /// One may have expired when it was read.
     OrderedExpired,
+    /// The score of a member of a sorted set was read by READs.
+    SortedScoreRead,
+    /// A range of scores was read by READs.
+    SortedRangeRead,
+    /// Members of a sorted set were taken from an end.
+    SortedPopped,
+    /// A member of a range of scores was removed with it.
+    SortedRangeRemoved,
 }
 
 /// The kinds of data that worlds may have beside those of each seed.
@@ -170,6 +178,8 @@ pub struct Kinds {
     pub links: bool,
     /// Ordered trees.
     pub ordered: bool,
+    /// Sorted sets.
+    pub sorted: bool,
 }
 
 impl Probe {
@@ -203,17 +213,26 @@ impl Probe {
         Self::OrderedExpired,
     ];
 
+    /// Those of worlds with sorted sets.
+    pub const OF_SORTED: [Self; 4] = [
+        Self::SortedScoreRead,
+        Self::SortedRangeRead,
+        Self::SortedPopped,
+        Self::SortedRangeRemoved,
+    ];
+
     /// Those that worlds reach: of some kinds of data only if they have some.
     pub fn expected(kinds: Kinds) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |probe| {
             (kinds.lists || !Self::OF_LISTS.contains(probe))
                 && (kinds.links || !Self::OF_LINKS.contains(probe))
                 && (kinds.ordered || !Self::OF_ORDERED.contains(probe))
+                && (kinds.sorted || !Self::OF_SORTED.contains(probe))
         })
     }
 
     /// All of them.
-    pub const ALL: [Self; 75] = [
+    pub const ALL: [Self; 79] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -289,6 +308,10 @@ impl Probe {
         Self::OrderedLedAstray,
         Self::OrderedGone,
         Self::OrderedExpired,
+        Self::SortedScoreRead,
+        Self::SortedRangeRead,
+        Self::SortedPopped,
+        Self::SortedRangeRemoved,
     ];
 }
 

@@ -28,6 +28,8 @@ pub struct Less {
     pub links: bool,
     /// The seed's world with ordered trees.
     pub ordered: bool,
+    /// The seed's world with sorted sets.
+    pub sorted: bool,
 }
 
 impl Less {
@@ -45,6 +47,9 @@ impl Less {
         }
         if self.ordered {
             swarm = swarm.with_ordered(seed);
+        }
+        if self.sorted {
+            swarm = swarm.with_sorted(seed);
         }
         if let Some(operations) = self.operations {
             swarm.operations = operations;
@@ -91,6 +96,9 @@ impl fmt::Display for Less {
         }
         if self.ordered {
             write!(f, " --ordered")?;
+        }
+        if self.sorted {
+            write!(f, " --sorted")?;
         }
         match self.replicas {
             None => {}

@@ -10,6 +10,7 @@ use crate::ordered::{ORDERED_OPERATIONS, OrderedSwarm};
 use crate::places::PlacesSwarm;
 use crate::replicas::ReplicaSwarm;
 use crate::resp::RespSwarm;
+use crate::sorted::{SORTED_OPERATIONS, SortedSwarm};
 use crate::values::{HashName, Lengths, Register};
 use remora_engine::evict::Eviction;
 use remora_engine::{Durability, ShardOptions};
@@ -138,6 +139,8 @@ pub struct Swarm {
     pub links: Option<LinkSwarm>,
     /// Ordered trees. No seed chooses them by itself.
     pub ordered: Option<OrderedSwarm>,
+    /// Sorted sets. No seed chooses them by itself.
+    pub sorted: Option<SortedSwarm>,
     /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
     /// Replicas. No seed chooses them by itself.
@@ -192,6 +195,7 @@ impl Swarm {
         let fields = match hash {
             HashName::Links(_) => self.links.map_or(0, |links| links.fields),
             HashName::Ordered(_) => self.ordered.map_or(0, |ordered| ordered.keys),
+            HashName::Sorted(_) => self.sorted.map_or(0, |sorted| sorted.members),
             _ => self.hashes.fields,
         };
         (0..fields).map(field)
@@ -213,7 +217,10 @@ impl Swarm {
             .flat_map(move |hash| self.fields(database, HashName::Links(hash)));
         let ordered = (0..self.ordered.map_or(0, |ordered| ordered.trees))
             .flat_map(move |tree| self.fields(database, HashName::Ordered(tree)));
-        (0..=self.keys).map(key).chain(fields).chain(members).chain(links).chain(ordered)
+        let sorted = (0..self.sorted.map_or(0, |sorted| sorted.sets))
+            .flat_map(move |set| self.fields(database, HashName::Sorted(set)));
+        let keys = (0..=self.keys).map(key);
+        keys.chain(fields).chain(members).chain(links).chain(ordered).chain(sorted)
     }
 
     /// The draw of a seed.
@@ -234,11 +241,8 @@ impl Swarm {
         let gains = |drawn: u64| drawn as i64 - 100_000;
         let clock_gains_ppm = gains(draw.within(0..=200_000));
         let shares_pointers = draw.once_in(4);
-        let mut client_gains_ppm: Vec<i64> =
-            (0..clients).map(|_| gains(draw.within(0..=200_000))).collect();
-        if shares_pointers {
-            client_gains_ppm = vec![client_gains_ppm[0]; clients as usize];
-        }
+        let all: Vec<i64> = (0..clients).map(|_| gains(draw.within(0..=200_000))).collect();
+        let client_gains_ppm = if shares_pointers { vec![all[0]; all.len()] } else { all };
         let fabric = Self::fabric(&mut draw);
         let shard = Self::shard(&mut draw);
         let disk = DiskSwarm::of(seed, lengths.most_bytes);
@@ -286,6 +290,7 @@ impl Swarm {
             lists: None,
             links: None,
             ordered: None,
+            sorted: None,
             crowd: None,
             replicas: None,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
@@ -321,6 +326,14 @@ impl Swarm {
     pub fn with_ordered(mut self, seed: u64) -> Self {
         self.operations = self.operations.min(ORDERED_OPERATIONS);
         self.ordered = Some(OrderedSwarm::of(seed));
+        self
+    }
+
+    /// The same world with sorted sets.
+    #[must_use]
+    pub fn with_sorted(mut self, seed: u64) -> Self {
+        self.operations = self.operations.min(SORTED_OPERATIONS);
+        self.sorted = Some(SortedSwarm::of(seed));
         self
     }
 

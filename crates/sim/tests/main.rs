@@ -14,5 +14,6 @@ mod random_histories;
 mod replicas;
 mod resp;
 mod sessions;
+mod sorted;
 mod tasks;
 mod worlds;

@@ -95,6 +95,14 @@ fn after(state: Option<Value>, op: KeyOp) -> Option<Option<Value>> {
         }
         KeyOp::Del { removed } => (removed, state.is_some(), None),
         KeyOp::Restart => (None, true, None),
+        KeyOp::Take { number: taken } => (Some(true), number == Some(taken), None),
+        KeyOp::DelWithin { from, to } => {
+            (None, true, state.filter(|value| value.number < from || value.number > to))
+        }
+        KeyOp::Outside { from, to } => {
+            let is_outside = number.is_none_or(|number| number < from || number > to);
+            (Some(true), is_outside, state)
+        }
         KeyOp::Expire { expiry, done } => {
             (done, state.is_some(), state.map(|value| Value { expiry: Some(expiry), ..value }))
         }
@@ -143,6 +151,7 @@ impl Draw {
         let value = Value { number, expiry };
         let told = |draw: &mut Self| Some(draw.below(2) == 0);
         match self.below(10) {
+            1 if kind & 0x2000 != 0 => self.range_operation(seen),
             0..=2 => KeyOp::Get { found: (self.below(4) > 0).then_some(seen) },
             3 if kind & 4 != 0 => {
                 let condition = [If::Absent, If::Present][self.below(2) as usize];
@@ -174,8 +183,18 @@ impl Draw {
         }
     }
 
+    fn range_operation(&mut self, seen: i64) -> KeyOp {
+        let from = seen - 10 * self.below(2) as i64;
+        let to = from + [0, 1, 10, 100][self.below(4) as usize];
+        match self.below(4) {
+            0 => KeyOp::DelWithin { from, to },
+            1 => KeyOp::Take { number: seen },
+            _ => KeyOp::Outside { from, to },
+        }
+    }
+
     fn history(&mut self) -> Vec<Call<KeyOp>> {
-        let kind = self.below(1 << 13);
+        let kind = self.below(1 << 14);
         let (mut before_ns, count) = (0, 1 + self.below(8));
         let spread = 4 + self.below(10);
         (0..count as usize)
@@ -201,13 +220,12 @@ impl Draw {
 /// The operation, without its result.
 fn untold(op: KeyOp) -> KeyOp {
     match op {
-        KeyOp::Get { .. } | KeyOp::Exists { .. } | KeyOp::TimeLeft { .. } | KeyOp::Nothing => {
-            KeyOp::Nothing
-        }
+        KeyOp::Get { .. } | KeyOp::Exists { .. } | KeyOp::TimeLeft { .. } => KeyOp::Nothing,
+        KeyOp::Outside { .. } | KeyOp::Nothing => KeyOp::Nothing,
         KeyOp::Expire { expiry, .. } => KeyOp::Expire { expiry, done: None },
         KeyOp::Set { value, condition, .. } => KeyOp::Set { value, condition, done: None },
-        KeyOp::Edit { .. } | KeyOp::Restart => op,
-        KeyOp::Del { .. } => KeyOp::Del { removed: None },
+        KeyOp::Edit { .. } | KeyOp::DelWithin { .. } | KeyOp::Restart => op,
+        KeyOp::Del { .. } | KeyOp::Take { .. } => KeyOp::Del { removed: None },
         KeyOp::Incr { by, .. } => KeyOp::Incr { by, sum: None },
     }
 }

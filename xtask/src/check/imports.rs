@@ -18,6 +18,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("log", &[&["layout"]]),
     ("storage", &[&["log", "layout"]]),
     ("protocol", &[&["geometry", "layout"]]),
+    ("acl", &[&["protocol", "layout"]]),
     ("cluster", &[&["protocol", "layout"]]),
     ("zookeeper", &[&["cluster", "layout"]]),
     ("arena", &[&["layout"]]),

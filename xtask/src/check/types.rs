@@ -49,7 +49,7 @@ const STRINGS: &str = "string";
 
 /// Words that mean a type in no name that is made of them: all of the index hashes, there are lists of
 /// many things, and anything can be set, or ordered.
-const AMBIGUOUS: &[&str] = &["hash", "list", "set", "ordered"];
+const AMBIGUOUS: &[&str] = &["hash", "list", "set", "ordered", "sorted"];
 
 /// What else a type is called, and where else it is at home.
 struct More {
@@ -75,9 +75,16 @@ const MORE: &[More] = &[
     },
     More { folder: "set", words: &[], places: &["crates/server/src/resp/sets.rs"] },
     More {
-        folder: "geo",
-        words: &[],
-        places: &["crates/engine/src/geo_read.rs", "crates/server/src/resp/geo"],
+        folder: "sorted",
+        words: &["geo"],
+        places: &[
+            "crates/engine/src/geo_read.rs",
+            "crates/layout/src/packed_scores.rs",
+            "crates/layout/src/sorted.rs",
+            "crates/protocol/src/types/geo/",
+            "crates/resp/src/commands/geo/",
+            "crates/server/src/resp/geo",
+        ],
     },
     More {
         folder: "rtree",
@@ -105,9 +112,9 @@ const fn except(path: &'static str, folders: &'static [&'static str], why: &'sta
     Except { path, folders, why }
 }
 
-const BOTH: &[&str] = &["geo", "rtree"];
+const BOTH: &[&str] = &["rtree", "sorted"];
 const TREES: &[&str] = &["rtree"];
-const GEO: &[&str] = &["geo"];
+const SORTED: &[&str] = &["sorted"];
 
 /// GEO keys and trees are asked by `Request::Object`, as any type is; but a connection's
 /// thread reads small ones itself before it asks a shard, and what is found has forms of
@@ -115,8 +122,13 @@ const GEO: &[&str] = &["geo"];
 const EXCEPT: &[Except] = &[
     except("crates/index/src/btree/", TREES, "a B+tree is a tree, too"),
     except("crates/layout/src/btree", TREES, "the same"),
+    except("crates/client-core/src/btree/", TREES, "the same"),
     except("crates/client-core/src/ordered/", TREES, "the same"),
+    except("crates/client-core/src/sorted/", TREES, "the same"),
     except("crates/engine/src/types/ordered/", TREES, "the same"),
+    except("crates/engine/src/types/tree_range.rs", TREES, "the same"),
+    except("crates/engine/src/types/tree_table.rs", TREES, "the same"),
+    except("crates/layout/src/sorted.rs", TREES, "keys lie in one tree, places in another"),
     except("crates/resp/src/commands/ordered.rs", TREES, "the same"),
     except(
         "crates/engine/src/store/stats.rs",
@@ -135,10 +147,10 @@ const EXCEPT: &[Except] = &[
         TREES,
         "a thread that does not own a tree reads it for its client (decision 0024)",
     ),
-    except("crates/engine/src/types/geo/", TREES, "members lie in a tree (decision 0025)"),
+    except("crates/engine/src/types/sorted/", TREES, "keys lie in one tree, places in another"),
     except("crates/engine/src/geo_read.rs", TREES, "searches the tree of a GEO key"),
     except("crates/server/src/resp/geo", TREES, "reads the tree of a GEO key, as trees.rs does"),
-    except("crates/server/src/resp/trees.rs", GEO, "reads the tree of a GEO key, too"),
+    except("crates/server/src/resp/trees.rs", SORTED, "reads the tree of a GEO key, too"),
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
     except("crates/protocol/src/message.rs", TREES, "the status NoTree"),
     except("crates/client-core/src/choose/classes.rs", TREES, "the cost of a search has classes"),
@@ -376,7 +388,7 @@ mod tests {
             ("crates/engine/src/types/string/mod.rs", "Kind::STRING;"),
             ("crates/engine/src/types/hash/mod.rs", "Kind::HASH;"),
             ("crates/protocol/src/types/hash.rs", "pub enum HashCommand {}"),
-            ("crates/engine/src/types/geo/mod.rs", "Kind::GEO; Kind::GEO_MEMBER; tree();"),
+            ("crates/engine/src/types/sorted/mod.rs", "Kind::GEO; Kind::GEO_MEMBER; tree();"),
             ("crates/protocol/src/types/geo/mod.rs", "pub enum GeoCommand {}"),
             ("crates/engine/src/types/rtree/mod.rs", "Kind::RTREE;"),
             ("crates/engine/src/types/bcount/mod.rs", "Kind::BOUNDED;"),

@@ -166,6 +166,11 @@ impl<E: Readable> OpenObject<E> {
         matches!(self.held, Held::Whole(_))
     }
 
+    /// Forgets where it lies.
+    pub(crate) fn forget(&mut self) {
+        self.held = Held::Unknown;
+    }
+
     /// Keeps where an element of the present object with parts lies. If there are too many, it discards
     /// all and starts again, as with the records of trees.
     fn keep(&mut self, name: &[u8], pointer: RemotePointer) {

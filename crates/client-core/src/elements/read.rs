@@ -10,6 +10,7 @@ use crate::read::{Doubt, doubt, find_record};
 use remora_fabric::Link;
 use remora_index::hash::{Found, Lookup, ObjectRef};
 use remora_layout::limits::READ_RETRIES;
+use remora_layout::part::root_word;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{ROOT_WORDS_BYTES, Reject, Wanted, verify};
 use remora_walk::remote::{Reads, Tally, fetch_rooted, follow_rooted};
@@ -197,7 +198,7 @@ impl<E: Readable> OpenObject<E> {
     ) -> Result<bool, Error> {
         let at = (&*self.key, self.hash, self.shard);
         let (found, _) = find_record((endpoint, directory), at, E::KIND, cost)?;
-        let held = found.and_then(|found| held_of(endpoint, directory, &found, self.shard));
+        let held = found.and_then(|found| held_of::<E>(endpoint, directory, &found, self.shard));
         let is_found = held.is_some();
         held.into_iter().for_each(|held| self.hold(held));
         Ok(is_found)
@@ -253,9 +254,9 @@ fn read_part<E: Readable>(
     Ok(Tried::Concluded(Reading::Ask))
 }
 
-/// The state of an object from its record, which has just landed. `None` if its table was fetched
-/// during a change.
-fn held_of(
+/// The state of an object from its record, which has just landed. `None` if its table, which walks need,
+/// was fetched during a change.
+fn held_of<E: Readable>(
     endpoint: &Endpoint,
     directory: &Directory,
     found: &Found,
@@ -267,6 +268,11 @@ fn held_of(
     // The record's class, with the state behind the key, has landed.
     let record = endpoint.link.landed(0, found.fetched_bytes);
     let (table, seed) = (&directory.shards[shard].table, directory.hash_seed);
-    let object = ObjectRef::of_record(table, seed, &found.record(record), record)?;
+    let object = if E::WALKS {
+        ObjectRef::of_record(table, seed, &found.record(record), record)?
+    } else {
+        let RemotePointer { slot, generation, .. } = found.pointer;
+        ObjectRef::of_root(table, seed, root_word(slot, generation))
+    };
     Some(Held::Parts { object: Box::new(object), elements: BTreeMap::new() })
 }

@@ -1,13 +1,13 @@
 //! The types of keys: how changes are sent, and how a key is read back. One file for each, and one
 //! line in [`TYPES`].
 
-mod geo;
 mod hash;
 mod key_type;
 mod list;
 mod ordered;
 mod rtree;
 mod set;
+mod sorted;
 mod string;
 
 pub use key_type::KeyType;
@@ -29,7 +29,7 @@ pub const TYPES: &[&dyn KeyType] = &[
     &set::Sets,
     &ordered::OrderedTrees,
     &rtree::Trees,
-    &geo::Geo,
+    &sorted::SortedSets,
 ];
 
 /// The type of this name.

@@ -5,6 +5,8 @@ use remora_arena::Journal;
 use remora_index::hash::record_field;
 use remora_layout::kind::Kind;
 use remora_layout::packed::Field;
+use remora_protocol::Items;
+use remora_protocol::elements::Told;
 
 /// How the records of a type hold its elements: names with values, which may be empty, and may be links.
 pub(crate) trait Elements {
@@ -12,6 +14,8 @@ pub(crate) trait Elements {
     const KIND: Kind;
     /// The kind of its parts.
     const PART: Kind;
+    /// Where the table of parts begins in the root record's state: a byte at which a slot could begin.
+    const PARTS_AT: usize = 0;
     /// Elements in a chain of buckets that lots are drawn among, at least: so many that longer
     /// chains are rare.
     const LOT_PLACES: u64;
@@ -29,6 +33,28 @@ pub(crate) trait Elements {
 
     /// How many they are.
     fn in_part(name: &[u8], value: &[u8]) -> u64;
+
+    /// Appends what is told of an element, in the form of the type's lists.
+    fn tell(told: Told, name: &[u8], value: Field<'_>, list: &mut Vec<u8>) {
+        push(told, name, value, list);
+    }
+
+    /// Items in the list for each element.
+    fn items_each(told: Told) -> u64 {
+        if matches!(told, Told::Both) { 2 } else { 1 }
+    }
+}
+
+/// Appends what is told of an element, as [`Items`].
+pub(crate) fn push(told: Told, name: &[u8], value: Field<'_>, list: &mut Vec<u8>) {
+    match told {
+        Told::Names => Items::push(list, name),
+        Told::Values => Items::push_field(list, value),
+        Told::Both => {
+            Items::push(list, name);
+            Items::push_field(list, value);
+        }
+    }
 }
 
 /// An object that was found.

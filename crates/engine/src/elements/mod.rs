@@ -5,17 +5,21 @@
 //! Invariant: an object has elements. One that has become large stays large until it is removed, as
 //! in Redis.
 
+pub(crate) mod bins;
+pub(crate) mod combine;
 mod draw;
 mod dump;
 mod kept;
 mod reading;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use draw::{Random, draw_different};
 pub(crate) use dump::dump_parts;
 pub(crate) use kept::{Elements, Held, packed_of};
 pub(crate) use reading::{Reading, ScanOptions, with_drawn};
 
-use crate::store::{Found, New, Now, Store};
+use crate::store::{Found, New, Now, NumberOf, Store};
 use crate::types::content::Content;
 use crate::types::object::{LongRead, On, Turn, find as find_key, resume};
 use remora_arena::{ArenaFull, Journal, Slot, kind_of};
@@ -94,7 +98,8 @@ pub(crate) fn new_parts<E: Elements, J: Journal>(
     expires_at_ms: u64,
     now: Now,
 ) -> Result<Slot, ArenaFull> {
-    store.new_parts(named, (E::KIND, E::PART, E::number_of), expires_at_ms, now)
+    let number_of: NumberOf = E::number_of;
+    store.new_parts(named, (E::KIND, E::PART, number_of, E::PARTS_AT), expires_at_ms, now)
 }
 
 /// Hands over all elements of an object of parts, in one turn.
@@ -115,6 +120,16 @@ pub(crate) fn digest<E: Elements, J: Journal>(
     store: &Store<J>,
     slot: u32,
     content: &mut Content,
+) -> bool {
+    digest_by::<E, J>(store, slot, content, add)
+}
+
+/// The same, where `add` adds an element.
+pub(crate) fn digest_by<E: Elements, J: Journal>(
+    store: &Store<J>,
+    slot: u32,
+    content: &mut Content,
+    add: fn(&mut Content, &[u8], Field<'_>),
 ) -> bool {
     if kind_of(&store.owner, slot) != E::KIND {
         let packed = record_field(&store.owner, slot).value;

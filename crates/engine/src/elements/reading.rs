@@ -1,7 +1,7 @@
 //! Reads of many elements: all, random ones, some at a time.
 
 use super::draw::{Draw, Random, draw_different};
-use super::kept::{Elements, Held, packed_of};
+use super::kept::{Elements, Held, packed_of, push};
 use crate::store::{PartsRead, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::hash::{record_field, record_key};
@@ -34,22 +34,6 @@ enum How {
     Any { root: Slot, wanted: u64, random: Random, draw: Draw, told: Told },
 }
 
-/// Appends what is told of an element.
-pub(crate) fn push(told: Told, name: &[u8], value: Field<'_>, found: &mut Vec<u8>) {
-    match told {
-        Told::Names => Items::push(found, name),
-        Told::Values => Items::push_field(found, value),
-        Told::Both => {
-            Items::push(found, name);
-            Items::push_field(found, value);
-        }
-    }
-}
-
-const fn items_each(told: Told) -> u64 {
-    if matches!(told, Told::Both) { 2 } else { 1 }
-}
-
 /// Names and values, in turn.
 fn pairs(list: &[u8]) -> impl Iterator<Item = (&[u8], Field<'_>)> {
     let mut rest = list;
@@ -73,31 +57,30 @@ impl Reading {
         (held, elements): (Option<Held>, u64),
         told: Told,
     ) -> Self {
-        let items = elements * items_each(told);
-        match held {
-            None => Self::made(Vec::new(), 0),
+        let how = match held {
+            None => return Self::made(Vec::new(), 0),
             Some(Held::Whole(found)) => {
                 let mut list = Vec::new();
                 let packed = packed_of(store, found);
-                E::of_whole(packed, |name, value| push(told, name, value, &mut list));
-                Self::made(list, items)
+                E::of_whole(packed, |name, value| E::tell(told, name, value, &mut list));
+                How::Made(list)
             }
             Some(Held::Parts(root)) => {
                 let root = root.slot.slot;
-                let read = match told {
+                How::All(match told {
                     Told::Names => store.parts.begin_read(root, |name, value, found| {
-                        E::of_part(name, value, |name, _| Items::push(found, name));
+                        E::of_part(name, value, |a, b| E::tell(Told::Names, a, b, found));
                     }),
                     Told::Values => store.parts.begin_read(root, |name, value, found| {
-                        E::of_part(name, value, |_, value| Items::push_field(found, value));
+                        E::of_part(name, value, |a, b| E::tell(Told::Values, a, b, found));
                     }),
                     Told::Both => store.parts.begin_read(root, |name, value, found| {
-                        E::of_part(name, value, |name, value| push(Told::Both, name, value, found));
+                        E::of_part(name, value, |a, b| E::tell(Told::Both, a, b, found));
                     }),
-                };
-                Self { items, how: How::All(read) }
+                })
             }
-        }
+        };
+        Self { how, items: elements * E::items_each(told) }
     }
 
     /// Random elements, of so many.
@@ -121,20 +104,31 @@ impl Reading {
         if let (Held::Parts(root), true) = (held, wanted <= DRAWN_AT_ONCE.min(elements / 4)) {
             let drawn = Self::drawn::<E, J>(store, root.slot.slot, &mut random, (wanted, told));
             if let Some(list) = drawn {
-                return Self::made(list, wanted * items_each(told));
+                return Self::made(list, wanted * E::items_each(told));
             }
         }
-        let how = match Self::all::<E, J>(store, (Some(held), elements), Told::Both).how {
-            How::All(read) => How::Some { read, wanted, left: elements, random, told },
-            How::Made(all) if count < 0 => How::AnyOf { all, wanted, random, told },
-            How::Made(all) => {
-                let mut list = Vec::new();
-                choose(&all, (wanted, elements), &mut random, told, &mut list);
-                How::Made(list)
+        let how = match held {
+            Held::Parts(root) => {
+                let read = store.parts.begin_read(root.slot.slot, |name, value, found| {
+                    E::of_part(name, value, |name, value| push(Told::Both, name, value, found));
+                });
+                How::Some { read, wanted, left: elements, random, told }
             }
-            How::Some { .. } | How::AnyOf { .. } | How::Any { .. } => unreachable!("all of them"),
+            Held::Whole(found) => {
+                let mut all = Vec::new();
+                E::of_whole(packed_of(store, found), |name, value| {
+                    push(Told::Both, name, value, &mut all);
+                });
+                if count < 0 {
+                    How::AnyOf { all, wanted, random, told }
+                } else {
+                    let mut list = Vec::new();
+                    choose::<E>(&all, (wanted, elements), &mut random, told, &mut list);
+                    How::Made(list)
+                }
+            }
         };
-        Self { how, items: wanted.saturating_mul(items_each(told)) }
+        Self { how, items: wanted.saturating_mul(E::items_each(told)) }
     }
 
     /// A few different elements of an object of parts, by lot. `None` if that is more than a turn's
@@ -149,7 +143,7 @@ impl Reading {
         let drawn = draw_different::<E, J>(store, root, random, (wanted, buckets))?;
         let mut list = Vec::new();
         for place in drawn {
-            with_drawn::<E, J>(store, place, |name, value| push(told, name, value, &mut list));
+            with_drawn::<E, J>(store, place, |name, value| E::tell(told, name, value, &mut list));
             if list.len() > SCAN_BYTES {
                 return None;
             }
@@ -188,7 +182,8 @@ impl Reading {
                 let mut some = Vec::new();
                 let ended =
                     store.parts.read_more(&store.owner, read, &mut some, PARTS_TURN_BYTES)?;
-                let (chosen, seen) = choose(&some, (*wanted, *left), random, *told, found);
+                let left_of = (*wanted, *left);
+                let (chosen, seen) = choose::<E>(&some, left_of, random, *told, found);
                 *wanted -= chosen;
                 *left -= seen;
                 ended
@@ -197,7 +192,7 @@ impl Reading {
                 let all: Vec<(&[u8], Field<'_>)> = pairs(all).collect();
                 while *wanted > 0 && found.len() < bytes {
                     let (name, value) = all[random.below(all.len() as u64) as usize];
-                    push(*told, name, value, found);
+                    E::tell(*told, name, value, found);
                     *wanted -= 1;
                 }
                 *wanted == 0
@@ -208,10 +203,10 @@ impl Reading {
                     let drawn = draw.go_on::<E, J>(store, root.slot, random, &mut buckets);
                     let Some(drawn) = drawn else { break };
                     with_drawn::<E, J>(store, drawn, |name, value| {
-                        push(*told, name, value, found);
+                        E::tell(*told, name, value, found);
                     });
                     *wanted -= 1;
-                    self.items += items_each(*told);
+                    self.items += E::items_each(*told);
                 }
                 *wanted == 0 || !store.is_live(*root)
             }
@@ -237,7 +232,7 @@ pub(crate) fn with_drawn<E: Elements, J: Journal>(
 
 /// Chooses this many of the remaining elements, as far as this list contains them; each is equally
 /// likely. Returns how many were chosen, and looked at.
-fn choose(
+fn choose<E: Elements>(
     list: &[u8],
     (wanted, left): (u64, u64),
     random: &mut Random,
@@ -247,7 +242,7 @@ fn choose(
     let (mut chosen, mut seen) = (0, 0);
     for (name, value) in pairs(list) {
         if random.below(left - seen) < wanted - chosen {
-            push(told, name, value, found);
+            E::tell(told, name, value, found);
             chosen += 1;
         }
         seen += 1;
@@ -274,10 +269,15 @@ impl ScanOptions {
     }
 
     /// Looks at an element, and appends it if it is wanted. Whether the step has done enough.
-    pub fn look(&mut self, told: Told, name: &[u8], value: Field<'_>, list: &mut Vec<u8>) -> bool {
+    pub fn look<E: Elements>(
+        &mut self,
+        told: Told,
+        (name, value): (&[u8], Field<'_>),
+        list: &mut Vec<u8>,
+    ) -> bool {
         self.looked_bytes += name.len();
         if self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name)) {
-            push(told, name, value, list);
+            E::tell(told, name, value, list);
         }
         list.len() >= PARTS_TURN_BYTES || self.looked_bytes >= SCAN_BYTES
     }

@@ -126,5 +126,5 @@ fn a_part_that_a_key_names_does_not_pass_the_audit() {
 #[cfg(debug_assertions)]
 #[should_panic(expected = "no key names a part")]
 fn no_key_names_a_part() {
-    shard_with(Kind::GEO_MEMBER);
+    shard_with(Kind::SORTED_PLACE);
 }

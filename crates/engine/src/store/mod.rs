@@ -15,12 +15,13 @@
 //! room     memory is taken: evicted for, moved for, set aside
 //! commit   plan, log, publish
 //!    |
-//! Store    ask_only  defragment  download  durable  evictor  flush  heap
+//! Store    ask_only  bins  defragment  download  durable  evictor  flush  heap
 //!          making_room  moves  newest  numbered  parts  part_reads  snapshot  watched
 //! ```
 
 mod ask_only;
 mod audit;
+mod bins;
 mod clock;
 mod commit;
 mod defragment;
@@ -51,6 +52,7 @@ mod watched;
 mod write;
 
 pub(crate) use audit::audit;
+pub(crate) use bins::Bins;
 pub use clock::Now;
 pub(crate) use commit::Entry;
 pub(crate) use defragment::{Room, free_bytes};
@@ -63,14 +65,15 @@ pub(crate) use joint::JointPart;
 pub use links::FindElsewhere;
 use links::Links;
 pub(crate) use moves::{DumpAt, Load};
-pub(crate) use objects::PartValue;
+pub(crate) use objects::{PartValue, PlannedPart};
 pub use options::{Durability, ShardOptions, table_end};
-pub(crate) use part_reads::PartsRead;
-pub(crate) use parts::Parts;
+pub(crate) use part_reads::{PartsRead, Write};
+pub(crate) use parts::{NumberOf, Parts, PlannedParts};
 pub(crate) use record::{Found, New, Prepared, Readable};
 pub(crate) use snapshot::{Filling, LENGTH_BYTES, Named, Rest, Snapshot};
 pub use stats::{KeyCounts, ShardStats};
 
+use crate::elements::combine::MemberReader;
 use ask_only::AskOnly;
 use clock::TickedSeconds;
 use defragment::Defragmenter;
@@ -121,6 +124,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) ask_only: AskOnly,
     /// The parts of objects that have tables of their own.
     pub(crate) parts: AllParts,
+    /// How the members of objects are read, with their scores, by type.
+    pub(crate) scored: Vec<MemberReader<J, f64>>,
     /// Objects that are on their way to another key.
     pub(crate) moves: Moves,
     /// Objects that no key leads to any longer, and whose memory is to be released.
@@ -135,6 +140,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) due_objects: u64,
     /// Objects with places that are held, or that are to be mended: they want ticks.
     pub(crate) to_be_mended: u64,
+    /// A type has something to build ([`crate::types::object::Type::tend`]).
+    pub(crate) wants_tending: bool,
     /// Where links' targets lie.
     links: Links,
     /// Keys that requests wait for.
@@ -203,6 +210,7 @@ impl<J: Journal> Store<J> {
             pins: Pins::default(),
             ask_only: AskOnly::default(),
             parts: AllParts::new(memory_bytes),
+            scored: Vec::new(),
             moves: Moves::default(),
             graves: VecDeque::new(),
             cover: Cover::default(),
@@ -210,6 +218,7 @@ impl<J: Journal> Store<J> {
             expire_cursor: 0,
             due_objects: 0,
             to_be_mended: 0,
+            wants_tending: false,
             links: Links::default(),
             watched: WatchedKeys::default(),
             snapshot: None,

@@ -10,6 +10,7 @@ use super::moves::Load;
 use super::parts::{NewPart, NumberOf, PlannedParts};
 use super::record::{Found, Grave};
 use remora_arena::{ArenaFull, Journal, NewRecord, Slot, write_pending};
+use remora_index::hash::record_key;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -25,18 +26,28 @@ pub(crate) enum PartValue<'v> {
     Linked(&'v [u8]),
 }
 
+/// A part that is written, and the one that it replaces.
+pub(crate) struct PlannedPart {
+    part: NewPart,
+    found: Found,
+    /// Records that were moved before: once there are more, the other may have another place.
+    moved: u64,
+}
+
 impl<J: Journal> Store<J> {
-    /// Takes a root record with an empty table for a key. Nothing leads to it yet.
+    /// Takes a root record with an empty table for a key, which begins so many bytes behind the
+    /// beginning of its state. Nothing leads to it yet.
     pub(crate) fn new_parts(
         &mut self,
         named: (&[u8], KeyHash),
-        (of, kind, number_of): (Kind, Kind, NumberOf),
+        (of, kind, number_of, parts_at): (Kind, Kind, NumberOf, usize),
         expires_at_ms: u64,
         now: Now,
     ) -> Result<Slot, ArenaFull> {
-        let root = self.new_root(named, of, OBJECT_STATE_BYTES, expires_at_ms, now)?;
-        let state = self.state_of(root).slot as usize * 2;
-        self.parts.begin(&mut self.owner, (root, state), (kind, number_of), &self.options);
+        let state_bytes = parts_at + OBJECT_STATE_BYTES;
+        let root = self.new_root(named, of, state_bytes, expires_at_ms, now)?;
+        let table = self.state_of(root).slot as usize * 2 + parts_at / 8;
+        self.parts.begin(&mut self.owner, (root, table), (kind, number_of), &self.options);
         Ok(root)
     }
 
@@ -83,34 +94,41 @@ impl<J: Journal> Store<J> {
         Err(full)
     }
 
-    /// Replaces a part that was found under this name by one with another value, as one change.
-    /// An error leaves no trace. As [`Store::plan_parts`], publishing and [`Store::settle_parts`],
-    /// without memory for a plan.
-    pub(crate) fn replace_part(
+    /// Plans to replace a part that was found under this name by one with another value. An error
+    /// leaves no trace. As [`Store::plan_parts`], without memory for a plan.
+    pub(crate) fn plan_part(
         &mut self,
         (root, found): (u32, Found),
         (name, hash, value): (&[u8], KeyHash, &[u8]),
-        (entry, database): (&Command<'_>, Database),
         now: Now,
-    ) -> Result<(), ArenaFull> {
+    ) -> Result<PlannedPart, ArenaFull> {
         let moved = self.stats.moved;
         let part = self.write_part((root, hash), (name, PartValue::Plain(value)), now);
         self.shed_thinned(now);
-        let part = part?;
-        let found = match self.stats.moved == moved {
-            true => found,
+        Ok(PlannedPart { part: part?, found, moved })
+    }
+
+    /// Makes a planned part visible, in the place of the one that was found. The caller calls it in
+    /// [`Store::commit`].
+    pub(crate) fn publish_part(&mut self, root: u32, planned: &PlannedPart, now: Now) {
+        let PlannedPart { part, found, moved } = planned;
+        let found = match self.stats.moved == *moved {
+            true => *found,
             false => {
-                let again = self.parts.of(root).find_hashed(&self.owner, name, hash);
+                let name = record_key(&self.owner, part.slot.slot);
+                let again = self.parts.of(root).find_hashed(&self.owner, name, part.hash);
                 again.expect("a part leaves only with its object, or by its owner's change")
             }
         };
-        self.commit(database, entry, |store| {
-            let (memory, old) = ((&mut store.owner, &store.slots), found.slot.slot);
-            let dead = store.parts.replace(memory, root, &part, (found.place, old));
-            store.show(part.slot);
-            store.release_part(dead, now);
-        });
-        Ok(())
+        let (memory, old) = ((&mut self.owner, &self.slots), found.slot.slot);
+        let dead = self.parts.replace(memory, root, part, (found.place, old));
+        self.show(part.slot);
+        self.release_part(dead, now);
+    }
+
+    /// Frees a planned part that is not published.
+    pub(crate) fn drop_part(&mut self, planned: PlannedPart, now: Now) {
+        self.give_back(planned.part.slot, now);
     }
 
     /// Writes a pending part, whose name has this hash. An error leaves no trace.

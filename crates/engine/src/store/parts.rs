@@ -7,8 +7,10 @@
 //! root is dead all parts are, and their memory is released in turns. Before a part is changed,
 //! moved or released, it is copied for the reads in turns that have not returned it
 //! ([`super::part_reads`]). Parts whose names are numbers are also found by these
-//! ([`super::numbered`]).
+//! ([`super::numbered`]). Where parts are bins of members, their counts stand here too
+//! ([`super::bins`]).
 
+use super::bins::Bins;
 use super::clock::Now;
 use super::durable::Lag;
 use super::numbered::Numbered;
@@ -46,6 +48,7 @@ pub(crate) struct Parts {
     readings: Readings,
     number_of: NumberOf,
     numbered: Numbered,
+    bins: Bins,
 }
 
 /// All objects that have parts, and the copies for reads of them.
@@ -75,7 +78,7 @@ pub(crate) struct PlannedParts {
 }
 
 impl Parts {
-    /// An empty table, for a root record whose state block begins at this word.
+    /// An empty table, for a root record: its head begins at this word of the state.
     fn new<J: Journal>(
         owner: &mut Owner<J>,
         (root, state): (Slot, usize),
@@ -94,7 +97,14 @@ impl Parts {
             readings: Readings::default(),
             number_of,
             numbered: Numbered::default(),
+            bins: Bins::default(),
         }
+    }
+
+    /// What is known of the object's bins, if its parts are bins.
+    #[inline]
+    pub const fn bins(&self) -> &Bins {
+        &self.bins
     }
 
     /// The slot of the part whose name is this number.
@@ -196,6 +206,11 @@ impl Parts {
         in_bucket(&self.table, owner, bucket)
     }
 
+    /// The slots of the parts in the bucket of a hash.
+    pub fn with_hash<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) -> Vec<u32> {
+        self.in_bucket(owner, self.table.bucket(hash))
+    }
+
     /// Called before the content of a hash's bucket changes.
     fn keep_for_reads<J: Journal>(
         &mut self,
@@ -249,7 +264,7 @@ impl AllParts {
         Self { by_root, reads, most_kept, numbered_bytes: 0 }
     }
 
-    /// Begins the table of a root record whose state block begins at this word.
+    /// Begins the table of a root record: its head begins at this word of the state.
     pub fn begin<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -263,6 +278,16 @@ impl AllParts {
     /// The parts of the object with this root record.
     pub fn of(&self, root: u32) -> &Parts {
         &self.by_root[&root]
+    }
+
+    /// Notes what is known of an object's bins after a change.
+    pub fn set_bins(&mut self, root: u32, bins: Bins) {
+        self.of_mut(root).0.bins = bins;
+    }
+
+    /// The root records of the objects with parts of this kind; some of them may be dead.
+    pub fn roots(&self, kind: Kind) -> impl Iterator<Item = Slot> {
+        self.by_root.values().filter(move |parts| parts.kind == kind).map(|parts| parts.root)
     }
 
     /// Bytes on the heap: what is kept for reads, and slots by number.

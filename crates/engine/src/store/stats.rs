@@ -76,11 +76,15 @@ pub struct ShardStats {
     pub ordered_trees: u64,
     /// Bytes of the arena that ordered trees and the records of their values take.
     pub ordered_bytes: u64,
-    /// GEO keys, which count as keys too.
+    /// Sorted sets that do not lie whole in their records; they count as keys too.
+    pub sorted_sets: u64,
+    /// Bytes of the arena that their trees by score take.
+    pub sorted_bytes: u64,
+    /// Those of them that have a tree of their members' positions, or are getting one.
     pub geo_keys: u64,
-    /// Members of all GEO keys.
+    /// Members with a position in these trees.
     pub geo_members: u64,
-    /// Bytes of the arena that GEO keys take.
+    /// Bytes of the arena that these trees and their records take.
     pub geo_bytes: u64,
     /// Bytes of the arena that are set aside for staged objects of trees and for
     /// requests that come in pieces.

@@ -5,15 +5,17 @@
 
 mod arena;
 pub(crate) mod content;
-pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod list;
 pub(crate) mod object;
 pub(crate) mod ordered;
 pub(crate) mod rtree;
 pub(crate) mod set;
+pub(crate) mod sorted;
 pub mod sought;
 pub(crate) mod string;
+mod tree_range;
+mod tree_table;
 
 use object::Type;
 use remora_arena::{Journal, NoJournal};
@@ -23,11 +25,11 @@ use remora_layout::kind::Kind;
 pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
     vec![
         Box::<rtree::Trees>::default(),
-        Box::<geo::GeoKeys>::default(),
         Box::<hash::Hashes>::default(),
         Box::<list::Lists>::default(),
         Box::<set::Sets>::default(),
         Box::<ordered::OrderedTrees>::default(),
+        Box::<sorted::SortedSets>::default(),
     ]
 }
 

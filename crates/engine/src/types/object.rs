@@ -2,6 +2,7 @@
 
 use super::content::Content;
 use super::sought::{Seek, Sought};
+use crate::elements::combine::MemberReader;
 use crate::store::{DumpAt, Flush, Found, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot};
 use remora_layout::hash::KeyHash;
@@ -215,6 +216,12 @@ pub(crate) trait Type<J: Journal>: Send {
         None
     }
 
+    /// How operations of other types read the members of an object, with their scores; none if this
+    /// type's objects have no members.
+    fn scored(&self) -> Option<MemberReader<J, f64>> {
+        None
+    }
+
     /// How a plan finds something in an object; none if it cannot.
     fn seek(&self, _sought: &Sought<'_>) -> Option<Box<dyn Seek>> {
         None
@@ -244,6 +251,13 @@ pub(crate) trait Type<J: Journal>: Send {
     /// Removes a bounded number of parts that have expired. Returns true if the next turn is to
     /// continue. Not called while the shard applies a log.
     fn sweep(&mut self, _store: &mut Store<J>, _now: Now) -> bool {
+        false
+    }
+
+    /// Continues with what the shard builds of its own, which no log has: an index of an object. It is
+    /// called on copies too, in turns while `wants_tending` of the store. Returns true if there is
+    /// more to do.
+    fn tend(&mut self, _store: &mut Store<J>, _now: Now) -> bool {
         false
     }
 

@@ -130,12 +130,8 @@ impl Tree {
         let right = self.pool.take(arena)?;
         made.push(right);
         let room = self.room();
-        let entries = level.rest.entries.len();
-        let divided = (1..=most.min(entries - 1)).rev().find_map(|index| {
-            let (left, behind) = level.rest.divided_at(&room, index, right);
-            left.fits(&room).then_some((left, behind))
-        });
-        let (left, behind) = divided.expect("`least_node_bytes` of the layout");
+        let index = level.rest.fitting(&room, most);
+        let (left, behind) = std::mem::take(&mut level.rest).into_divided_at(&room, index, right);
         store_new(self, arena, level.at, &left);
         level.above.push(Entry { payload: Owned::Child(level.at, left.count()), key: left.low });
         (level.at, level.rest) = (right, behind);

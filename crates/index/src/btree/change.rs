@@ -1,7 +1,7 @@
 //! Making a tree, and changing what is at one key.
 
 use super::accesses::Accesses;
-use super::edit::{self, Edit};
+use super::edit::{self, Edit, Found};
 use super::image::{Entry, Image};
 use super::mending::Mending;
 use super::pins::Pins;
@@ -10,20 +10,32 @@ use super::shapes::Shapes;
 use super::tree::{Options, Tree, TreeError};
 use crate::pool::{Arena, Pool, set_state};
 use remora_arena::Journal;
-use remora_layout::btree::{OrderedHeader, Value};
+use remora_layout::btree::{MoveMark, OrderedHeader, Value};
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::record::State;
 
 /// A change that is planned, and whose memory is taken: it is to be published next.
 #[must_use = "the memory that it has taken is lost"]
 pub struct Change {
-    work: Work,
+    pub(super) work: Work,
     /// Keys in the tree with it.
-    keys: u64,
+    pub(super) keys: u64,
+    pub(super) moving: Moving,
+}
+
+/// What a change moves.
+pub(super) enum Moving {
+    Nothing,
+    /// An entry within a leaf.
+    Within {
+        is_counted: bool,
+    },
+    /// An entry out of this leaf: its work is to bring it into another one.
+    OutOf(Found),
 }
 
 /// What is to be written.
-enum Work {
+pub(super) enum Work {
     Edit(Edit),
     Set(WriteSet),
 }
@@ -53,10 +65,11 @@ impl Tree {
             keys: options.keys,
             node_bytes: options.node_bytes as u32,
             root,
+            moves: 0,
         };
         let (pins, mending) = (Pins::default(), Mending::default());
         let accesses = Accesses::default();
-        let (scratch, path) = (Vec::new(), Vec::new());
+        let (path, path_from) = (Vec::new(), Vec::new());
         let mut tree = Self {
             home,
             at,
@@ -64,8 +77,10 @@ impl Tree {
             pool,
             options,
             keys: 0,
-            scratch,
+            scratch: Vec::new(),
             path,
+            path_from,
+            leaving: None,
             pins,
             mending,
             accesses,
@@ -108,17 +123,30 @@ impl Tree {
         let found = edit::find(self, arena.owner, key);
         let is_new = found.position.is_err();
         let keys = self.keys + u64::from(is_new);
-        if let Some(edit) = edit::set(self, arena, &found, edit::entry(key, value))? {
-            return Ok((Change { work: Work::Edit(edit), keys }, is_new));
+        let work = self.plan_entry(arena, &found, (key, value), None)?;
+        Ok((Change { work, keys, moving: Moving::Nothing }, is_new))
+    }
+
+    /// Plans that a leaf has an entry; a counted move leaves its mark.
+    pub(super) fn plan_entry<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        found: &Found,
+        (key, value): (&[u8], Value<'_>),
+        mark: Option<MoveMark>,
+    ) -> Result<Work, TreeError> {
+        if let Some(edit) = edit::set(self, arena, found, edit::entry(key, value))? {
+            return Ok(Work::Edit(edit));
         }
-        let mut plan = Plan::at(self, arena.owner, key);
+        let mut plan = Plan::of(self, arena.owner, (self.path.clone(), found.at));
+        plan.position = found.position;
+        plan.image.mark = mark.unwrap_or(plan.image.mark);
         let entry = Entry::of_value(key, value);
         match plan.position {
             Ok(index) => plan.image.entries[index] = entry,
             Err(index) => plan.image.entries.insert(index, entry),
         }
-        let work = Work::Set(plan.complete(self, arena)?);
-        Ok((Change { work, keys }, is_new))
+        Ok(Work::Set(plan.complete(self, arena)?))
     }
 
     /// Removes a key. True if it was there.
@@ -139,21 +167,54 @@ impl Tree {
         self.options.check_key(key).ok()?;
         let found = edit::find(self, arena.owner, key);
         let (index, keys) = (found.position.ok()?, self.keys - 1);
-        if let Some(edit) = edit::remove(self, arena.owner, &found, index) {
-            return Some(Change { work: Work::Edit(edit), keys });
+        let work = self.plan_removal(arena, &found, index, None);
+        Some(Change { work, keys, moving: Moving::Nothing })
+    }
+
+    /// Plans that the entry at an index leaves its leaf.
+    pub(super) fn plan_removal<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        found: &Found,
+        index: usize,
+        mark: Option<MoveMark>,
+    ) -> Work {
+        if let Some(edit) = edit::remove(self, arena.owner, found, index) {
+            return Work::Edit(edit);
         }
-        let mut plan = Plan::at(self, arena.owner, key);
+        let mut plan = Plan::of(self, arena.owner, (self.path.clone(), found.at));
+        plan.image.mark = mark.unwrap_or(plan.image.mark);
         plan.image.entries.remove(index);
-        let set = plan.complete(self, arena).expect("a node with less in it is not divided");
-        Some(Change { work: Work::Set(set), keys })
+        Work::Set(plan.complete(self, arena).expect("a node with less in it is not divided"))
     }
 
     /// Lets a change be seen that was planned last.
     pub fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>, change: Change) {
-        match change.work {
-            Work::Edit(edit) => edit.publish(self, arena, change.keys.wrapping_sub(self.keys)),
+        let Change { work, keys, moving } = change;
+        match moving {
+            Moving::Nothing => self.write(arena, work, keys.wrapping_sub(self.keys), None),
+            Moving::Within { is_counted } => {
+                self.write(arena, work, 0, is_counted.then(|| self.next_mark()));
+                if is_counted {
+                    self.count_move(arena);
+                }
+            }
+            Moving::OutOf(leaving) => self.move_between(arena, work, leaving),
+        }
+        self.keys = keys;
+    }
+
+    /// Writes what is planned; the tree has so many keys more, wrapping.
+    pub(super) fn write<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        work: Work,
+        more: u64,
+        mark: Option<MoveMark>,
+    ) {
+        match work {
+            Work::Edit(edit) => edit.publish(self, arena, more, mark),
             Work::Set(set) => set.publish(self, arena),
         }
-        self.keys = change.keys;
     }
 }

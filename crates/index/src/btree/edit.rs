@@ -5,20 +5,20 @@
 //! They are published in the order of the module's text, as the others are.
 
 use super::image::{items_at_share, separator};
-use super::plan::{ASCENDING, HALF, are_few, store_new_bytes, store_over_bytes};
+use super::plan::{ASCENDING, HALF, are_few, are_few_bytes, store_new_bytes, store_over_bytes};
 use super::tree::Tree;
 use crate::pool::Arena;
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
-    Content, Item, OrderedNode, Ownership, Payload, Splice, Value, encode, encoded_bytes,
-    item_bytes, prefix_bytes, room_bytes,
+    Content, Item, MoveMark, ORDERED_HEADER_BYTES, OrderedNode, Ownership, Payload, Splice, Value,
+    encode, encoded_bytes, item_bytes, prefix_bytes, room_bytes, set_move_mark,
 };
 use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, WORD_BYTES};
 use remora_layout::node::{NodeRef, word};
 
 /// The leaf of a key. The tree keeps the path to it.
 pub(super) struct Found {
-    at: NodeRef,
+    pub at: NodeRef,
     /// Where the key is in the leaf, or belongs.
     pub position: Result<usize, usize>,
 }
@@ -69,15 +69,19 @@ pub(super) fn set<J: Journal>(
             let Some(used) = node.spliced(index, splice, tree.node_scratch()) else {
                 return Ok(None);
             };
-            let is_alone =
-                used >= node.used_bytes() || !may_join(tree, arena.owner, node.entries());
+            let is_alone = used >= node.used_bytes()
+                || !may_join(tree, arena.owner, &node, (node.entries(), used));
             Ok(is_alone.then_some(Edit::Leaf(found.at, used)))
         }
-        Err(index) if node.entries() < tree.options.fan_out => {
-            let used = node.spliced(index, Splice::Insert(item), tree.node_scratch());
-            Ok(used.map(|used| Edit::Leaf(found.at, used)))
+        Err(index) => {
+            if node.entries() < tree.options.fan_out {
+                let used = node.spliced(index, Splice::Insert(item), tree.node_scratch());
+                if used.is_some() || !node.takes(item.payload) {
+                    return Ok(used.map(|used| Edit::Leaf(found.at, used)));
+                }
+            }
+            divide(tree, arena, found.at, index, item)
         }
-        Err(index) => divide(tree, arena, found.at, index, item),
     }
 }
 
@@ -89,20 +93,33 @@ pub(super) fn remove<J: Journal>(
     index: usize,
 ) -> Option<Edit> {
     let node = tree.node(owner, found.at);
-    if may_join(tree, owner, node.entries() - 1) {
-        return None;
-    }
     let used = node.spliced(index, Splice::Remove, tree.node_scratch())?;
-    Some(Edit::Leaf(found.at, used))
+    let is_alone = !may_join(tree, owner, &node, (node.entries() - 1, used));
+    is_alone.then_some(Edit::Leaf(found.at, used))
 }
 
-/// Whether the leaf, with so many entries, has a neighbour with which it may become one.
-fn may_join<J: Journal>(tree: &Tree, owner: &Owner<J>, entries: usize) -> bool {
+/// Whether a leaf that has so many entries now, and takes so many bytes, may become one with a neighbour:
+/// the entries of both are few enough, and may fit one leaf.
+fn may_join<J: Journal>(
+    tree: &Tree,
+    owner: &Owner<J>,
+    leaf: &OrderedNode<'_>,
+    (entries, used): (usize, usize),
+) -> bool {
     let Some(&(parent, index)) = tree.path.last() else { return false };
     let (parent, room) = (tree.node(owner, parent), tree.room());
+    // Together they have one header, a common prefix that is no longer, and less padding.
+    let fit = |other: &OrderedNode<'_>| {
+        let both = leaf.entry_bytes(used) + other.entry_bytes(other.used_bytes());
+        let bytes = (ORDERED_HEADER_BYTES + both).saturating_sub(4 * WORD_BYTES);
+        are_few_bytes((bytes, true), entries.min(other.entries()), &room)
+    };
     let neighbours = [index.checked_add(1), index.checked_sub(1)];
     let mut places = neighbours.into_iter().flatten().filter_map(|index| parent.child(index));
-    places.any(|at| are_few(entries, tree.node(owner, at).entries(), &room))
+    places.any(|at| {
+        let other = tree.node(owner, at);
+        are_few(entries, other.entries(), &room) && fit(&other)
+    })
 }
 
 /// The entries of a full leaf and one more.
@@ -191,9 +208,10 @@ fn divided<J: Journal>(
         vec![0; room_bytes(tree.options.node_bytes, false, tree.options.fan_out)];
     let used = above.spliced(index + 1, Splice::Insert(new), &mut parent_bytes)?;
     parent_bytes.truncate(used);
+    let mark = node.move_mark();
     Some(Division {
-        left: (at, leaf_bytes(tree, arena, at, &left)?),
-        right: (right, leaf_bytes(tree, arena, right, &behind)?),
+        left: (at, leaf_bytes(tree, arena, at, (&left, mark))?),
+        right: (right, leaf_bytes(tree, arena, right, (&behind, mark))?),
         parent: (parent, parent_bytes),
         index,
         children: above.entries(),
@@ -206,7 +224,7 @@ fn leaf_bytes<J: Journal>(
     tree: &Tree,
     arena: &Arena<'_, J>,
     at: NodeRef,
-    content: &Content<'_>,
+    (content, mark): (&Content<'_>, MoveMark),
 ) -> Option<Vec<u8>> {
     let used = encoded_bytes(content);
     if used > tree.options.node_bytes || content.items.len() > tree.options.fan_out {
@@ -214,6 +232,7 @@ fn leaf_bytes<J: Journal>(
     }
     let mut bytes = vec![0; used];
     encode(content, Ownership { at, tree: tree.at, changed_at: arena.changed_at }, &mut bytes);
+    set_move_mark(&mut bytes, mark);
     Some(bytes)
 }
 
@@ -224,8 +243,26 @@ fn set_changed_at(bytes: &mut [u8], changed_at: u64) {
 }
 
 impl Edit {
-    /// Publishes it; the tree has so many keys more, wrapping.
-    pub fn publish<J: Journal>(self, tree: &mut Tree, arena: &mut Arena<'_, J>, more: u64) {
+    /// The bytes of the leaves that it stores.
+    fn leaves<'e>(&'e mut self, scratch: &'e mut [u8]) -> impl Iterator<Item = &'e mut [u8]> {
+        let (one, other) = match self {
+            Self::Leaf(_, used) => (&mut scratch[..*used], None),
+            Self::Division(of) => (&mut of.left.1[..], Some(&mut of.right.1[..])),
+        };
+        std::iter::once(one).chain(other)
+    }
+
+    /// Publishes it; the tree has so many keys more, wrapping. A counted move leaves its mark.
+    pub fn publish<J: Journal>(
+        mut self,
+        tree: &mut Tree,
+        arena: &mut Arena<'_, J>,
+        more: u64,
+        mark: Option<MoveMark>,
+    ) {
+        if let Some(mark) = mark {
+            self.leaves(&mut tree.scratch).for_each(|leaf| set_move_mark(leaf, mark));
+        }
         let path = match self {
             Self::Leaf(at, used) => {
                 let bytes = &mut tree.scratch[..used];

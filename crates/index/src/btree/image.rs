@@ -1,8 +1,8 @@
 //! A node's content, as a change works on it.
 
 use remora_layout::btree::{
-    Content, Item, KeyForm, OrderedNode, Payload, Value, ValueKind, common_bytes, encoded_bytes,
-    item_bytes, prefix_bytes, room_bytes,
+    Content, Item, KeyForm, MoveMark, OrderedNode, Payload, Value, ValueKind, common_bytes,
+    encoded_bytes, item_bytes, prefix_bytes, room_bytes,
 };
 use remora_layout::limits::MAX_ORDERED_KEY_BYTES;
 use remora_layout::node::NodeRef;
@@ -86,6 +86,8 @@ pub(super) struct Image {
     pub low: Vec<u8>,
     pub high: Option<Vec<u8>>,
     pub right: NodeRef,
+    /// Of a leaf: what has moved out of it or into it.
+    pub mark: MoveMark,
     pub entries: Vec<Entry>,
 }
 
@@ -109,6 +111,7 @@ impl Image {
             low: node.low().to_vec(),
             high: node.high().map(<[u8]>::to_vec),
             right: node.right().unwrap_or_default(),
+            mark: node.move_mark(),
             entries: entries.collect(),
         }
     }
@@ -191,18 +194,50 @@ impl Image {
 
     /// Divides it at an entry; `right` is the second node's place.
     pub fn divided_at(&self, room: &Room, index: usize, right: NodeRef) -> (Self, Self) {
+        self.clone().into_divided_at(room, index, right)
+    }
+
+    /// The same, without a copy.
+    pub fn into_divided_at(mut self, room: &Room, index: usize, right: NodeRef) -> (Self, Self) {
         let separator = self.separator(room, index);
-        let (first, second) = self.entries.split_at(index);
-        let left = Self {
-            level: self.level,
-            is_deep: self.is_deep,
-            low: self.low.clone(),
-            high: Some(separator.clone()),
-            right,
-            entries: first.to_vec(),
+        let behind = Self {
+            low: separator.clone(),
+            high: self.high.replace(separator),
+            right: std::mem::replace(&mut self.right, right),
+            entries: self.entries.split_off(index),
+            ..self
         };
-        let behind = Self { low: separator, entries: second.to_vec(), ..self.clone() };
-        (left, behind)
+        (self, behind)
+    }
+
+    /// How many of its first entries, at most so many and not all, fit a node with others behind it. One
+    /// does, by `least_node_bytes` of the layout.
+    pub fn fitting(&self, room: &Room, most: usize) -> usize {
+        let items: Vec<Item<'_>> = self.entries.iter().map(Entry::item).collect();
+        let most_bytes = room_bytes(room.node_bytes, self.is_leaf(), room.fan_out);
+        let fit = |index: usize| {
+            let separator = self.separator(room, index);
+            let first = Content {
+                level: self.level,
+                is_deep: self.is_deep,
+                keys: room.keys,
+                low: &self.low,
+                high: Some(&separator),
+                right: self.right,
+                items: &items[..index],
+            };
+            encoded_bytes(&first) <= most_bytes
+        };
+        let (mut fits, mut most) = (1, most.min(room.fan_out).min(items.len() - 1));
+        while fits < most {
+            let middle = (fits + most).div_ceil(2);
+            if fit(middle) {
+                fits = middle;
+            } else {
+                most = middle - 1;
+            }
+        }
+        fits
     }
 
     /// Divides an image that does not fit into two that do, so that the first one keeps `share` of
@@ -223,6 +258,9 @@ impl Image {
     pub fn joined(mut self, right: Self) -> Self {
         self.high = right.high;
         self.right = right.right;
+        if self.is_leaf() {
+            self.mark = self.mark.joined(right.mark);
+        }
         self.entries.extend(right.entries);
         self
     }

@@ -1,8 +1,8 @@
 //! B+trees: ordered keys with values, which clients read (Fat-B+Tree III, IV).
 //!
 //! `tree` is the owner's interface to one key, `range` to many; `edit` makes the usual changes from the
-//! bytes of nodes, `plan` all others on images of nodes (`image`); both publish them; `bulk` builds a
-//! tree of sorted entries; `check` looks for broken invariants. `nodes` hands nodes out, `holding` lets
+//! bytes of nodes, `plan` all others on images of nodes (`image`); both publish them; `moves` gives an
+//! entry another key, `reserve` takes memory for several changes; `bulk` builds a tree of sorted entries; `check` looks for broken invariants. `nodes` hands nodes out, `holding` lets
 //! their addresses stay (`pins`), `mend` takes back what has become deeper meanwhile (`mending`),
 //! `accesses` counts lookups, `shapes` what the levels hold.
 //! `fat_root` chooses the inner nodes that are worth having at hand. `get` is the walk by which all
@@ -17,6 +17,8 @@
 //!    another. A node that was split shows its new neighbour by its right link before a parent names
 //!    it.
 //! 4. The header, if the root is another.
+//!
+//! A move is an insertion and a deletion, with the leaf of the deletion torn meanwhile (`moves`).
 //!
 //! A node whose address others hold is split in place: both halves are new nodes, and it becomes
 //! *deep* and names them. Until it is stored no path leads to them, and its store is the moment of
@@ -41,10 +43,12 @@ mod holding;
 mod image;
 mod mend;
 mod mending;
+mod moves;
 mod nodes;
 mod pins;
 mod plan;
 mod range;
+mod reserve;
 mod scan;
 mod shapes;
 mod tree;

@@ -7,6 +7,7 @@ use crate::pool::{self, Arena, begin_new, finish, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
     ORDERED_HEADER_BYTES, ORDERED_ROOT_BYTES, OrderedHeader, Ownership, encode, room_bytes,
+    set_move_mark,
 };
 use remora_layout::limits::WORD_BYTES;
 use remora_layout::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, word};
@@ -80,24 +81,6 @@ pub(super) enum Upwards {
 }
 
 impl Plan {
-    /// A change of the leaf of a key.
-    pub fn at<J: Journal>(tree: &Tree, owner: &Owner<J>, key: &[u8]) -> Self {
-        let mut path = Vec::with_capacity(tree.header.height as usize);
-        let mut at = tree.header.root;
-        // Bounded: each node is nearer to the leaves.
-        loop {
-            let node = tree.node(owner, at);
-            if node.is_leaf() {
-                break;
-            }
-            let index = node.child_index(key);
-            path.push((at, index));
-            at = node.child(index).expect("an inner node has children");
-        }
-        let position = tree.node(owner, at).position(key);
-        Self { position, ..Self::of(tree, owner, (path, at)) }
-    }
-
     /// A change of a node at the end of a path.
     pub fn of<J: Journal>(
         tree: &Tree,
@@ -301,7 +284,8 @@ fn join<J: Journal>(
             } else {
                 other.joined(image.clone())
             };
-            if has_room(&joined, now.entries.min(others), &room) {
+            let bytes = (joined.bytes(room.keys), joined.is_leaf());
+            if are_few_bytes(bytes, now.entries.min(others), &room) {
                 let count = joined.count();
                 set.changed.push((first, joined));
                 set.freed.push(second);
@@ -326,10 +310,10 @@ pub(super) fn are_few(one: usize, other: usize, room: &Room) -> bool {
     both * 100 <= room.fan_out * JOINED || (is_small(one.min(other), room) && both <= room.fan_out)
 }
 
-/// Whether two joined nodes, the smaller one of which had `fewest` entries, take few enough bytes.
-fn has_room(joined: &Image, fewest: usize, room: &Room) -> bool {
-    let bytes = joined.bytes(room.keys);
-    let most = room_bytes(room.node_bytes, joined.is_leaf(), room.fan_out);
+/// Whether two joined nodes of so many bytes, the smaller one of which had `fewest` entries, take few
+/// enough.
+pub(super) fn are_few_bytes((bytes, is_leaf): (usize, bool), fewest: usize, room: &Room) -> bool {
+    let most = room_bytes(room.node_bytes, is_leaf, room.fan_out);
     bytes * 100 <= most * JOINED || (is_small(fewest, room) && bytes <= most)
 }
 
@@ -471,7 +455,9 @@ fn encode_into<J: Journal>(
     let ownership = Ownership { at, tree: tree.at, changed_at: arena.changed_at };
     let keys = tree.options.keys;
     let scratch = tree.node_scratch();
-    image.with_content(keys, |content| encode(content, ownership, scratch))
+    let used = image.with_content(keys, |content| encode(content, ownership, scratch));
+    set_move_mark(&mut scratch[..used], image.mark);
+    used
 }
 
 /// Stores the counts of an inner node, which no other thread reads.
@@ -511,7 +497,12 @@ pub(super) fn store_new_bytes<J: Journal>(
 /// Changes a node while walks may read it: the words that differ.
 fn store_over<J: Journal>(tree: &mut Tree, arena: &mut Arena<'_, J>, at: NodeRef, image: &Image) {
     let used = encode_into(tree, arena, at, image);
-    store_over_bytes(arena.owner, tree.home, at, &tree.scratch[..used]);
+    let bytes = &tree.scratch[..used];
+    if tree.leaving == Some(at) {
+        store_torn_bytes(arena.owner, at, bytes);
+    } else {
+        store_over_bytes(arena.owner, tree.home, at, bytes);
+    }
     store_counts(tree, arena.owner, at, image);
 }
 
@@ -533,9 +524,21 @@ pub(super) fn store_over_bytes<J: Journal>(
     at: NodeRef,
     bytes: &[u8],
 ) {
+    let version = store_torn_bytes(owner, at, bytes);
+    finish(owner, home, CheckedPart::OrderedNode, at, bytes.len(), version + 1);
+}
+
+/// Makes a node torn for its readers until it is stored; gives its version, which is odd.
+pub(super) fn set_torn<J: Journal>(owner: &mut Owner<J>, at: NodeRef) -> u64 {
     let version = owner.word(word_of(at, word::VERSION)) | 1;
     owner.store(word_of(at, word::VERSION), version);
     owner.release();
+    version
+}
+
+/// Changes the bytes of a node that stays torn; gives its version.
+fn store_torn_bytes<J: Journal>(owner: &mut Owner<J>, at: NodeRef, bytes: &[u8]) -> u64 {
+    let version = set_torn(owner, at);
     store_header_words(owner, at, bytes);
     let behind = at.offset() + ORDERED_HEADER_BYTES;
     let new = &bytes[ORDERED_HEADER_BYTES..];
@@ -548,7 +551,7 @@ pub(super) fn store_over_bytes<J: Journal>(
         let changed = first * WORD_BYTES..(last + 1) * WORD_BYTES;
         owner.store_bytes(behind + changed.start, &new[changed]);
     }
-    finish(owner, home, CheckedPart::OrderedNode, at, bytes.len(), version + 1);
+    version
 }
 
 /// Writes a tree's header, the first time or over an older one.

@@ -84,6 +84,14 @@ pub struct Scan {
     direction: Direction,
     limit: usize,
     parallel: usize,
+    /// The whole range: its `next` and its `end`.
+    whole: (Vec<u8>, Option<Vec<u8>>),
+    /// The header's `moves` when the walk began.
+    moves: u64,
+    /// A leaf has been covered since then.
+    has_covered: bool,
+    /// What is gathered does not fit what was found behind it.
+    begins_anew: bool,
     /// The part not covered yet, from here, inclusive.
     next: Vec<u8>,
     /// To here, exclusive; `None`: to the last key.
@@ -159,6 +167,10 @@ impl Scan {
             direction: range.direction,
             limit: range.limit,
             parallel: parallel.max(1),
+            whole: (next.clone(), end.clone()),
+            moves: header.moves,
+            has_covered: false,
+            begins_anew: false,
             next,
             end,
             is_at_end: false,
@@ -422,11 +434,11 @@ impl Scan {
             && let Some(slot) = self.line.pop_front()
         {
             let step = self.take_first(slot);
-            if self.is_finished() {
-                return Step::Found(());
-            }
             if step != Step::More {
                 return step;
+            }
+            if self.is_finished() {
+                return Step::Found(());
             }
         }
         self.refill()
@@ -447,7 +459,7 @@ impl Scan {
                 if is_descending || !slot.is_link {
                     self.right_links = 0;
                 }
-                self.gather(&node)
+                self.cover(&node)
             }
             Ordering::Greater if is_descending => self.want_first(node.right()),
             // It was covered already, or it was divided and the next one in line is too far. The
@@ -465,6 +477,28 @@ impl Scan {
                 _ => Step::Restart,
             },
         }
+    }
+
+    /// Takes the entries of a leaf that are next. If one has moved out of it or into it since the walk
+    /// began, what was gathered before may miss it, or have it too.
+    fn cover(&mut self, node: &OrderedNode<'_>) -> Step<(), AskReason> {
+        let is_alone = !std::mem::replace(&mut self.has_covered, true);
+        let step = self.gather(node);
+        // One leaf has all its entries as of one moment.
+        let is_whole = is_alone && self.is_finished();
+        if node.move_mark().moved_at > self.moves && !is_whole {
+            self.begins_anew = true;
+            return Step::Restart;
+        }
+        step
+    }
+
+    /// Forgets what is gathered, and begins under another header.
+    fn begin_anew(&mut self) {
+        (self.begins_anew, self.has_covered, self.is_at_end) = (false, false, false);
+        (self.next, self.end) = self.whole.clone();
+        self.gathered = Gathered::default();
+        self.moves = self.header.moves;
     }
 
     /// Copies the entries of a leaf that are next, and moves the end of what is covered.
@@ -614,7 +648,7 @@ impl Walk for Scan {
         }
     }
 
-    /// It goes on where it was, and keeps what it has gathered.
+    /// It goes on where it was, and keeps what it has gathered, unless an entry has moved.
     fn restart(&mut self, header: &OrderedHeader) -> Result<(), AskReason> {
         if self.round >= WALK_RESTARTS {
             return Err(AskReason::TooManyRestarts);
@@ -622,6 +656,9 @@ impl Walk for Scan {
         self.round += 1;
         self.header = *header;
         self.inner = None;
+        if self.begins_anew {
+            self.begin_anew();
+        }
         self.start();
         Ok(())
     }

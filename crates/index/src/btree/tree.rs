@@ -8,8 +8,8 @@ use super::shapes::Shapes;
 use crate::pool::{Arena, Pool, set_dead};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::btree::{
-    Columns, INTEGER_BYTES, KeyForm, ORDERED_HEADER_BYTES, OrderedHeader, OrderedNode, Value,
-    ValueKind, count_offset, leaf_value_bytes, least_node_bytes,
+    Columns, ENTRY_HEAD_BYTES, INTEGER_BYTES, KeyForm, ORDERED_HEADER_BYTES, OrderedHeader,
+    OrderedNode, Value, ValueKind, count_offset, leaf_value_bytes, least_node_bytes,
 };
 use remora_layout::limits::{
     CACHE_LINE_BYTES, MAX_FAN_OUT, MAX_ORDERED_KEY_BYTES, MAX_ORDERED_NODE_BYTES, MIN_FAN_OUT,
@@ -84,10 +84,22 @@ impl Options {
         Self { keys: KeyForm::Bytes, fan_out, key_bytes, value_bytes, node_bytes }
     }
 
+    /// Byte strings of this length at most, with empty values; a leaf has room for a full fan-out of
+    /// entries of `usual_bytes` behind the head. An inner node may have room for fewer.
+    fn byte_strings_alone(fan_out: usize, key_bytes: usize, usual_bytes: usize) -> Self {
+        let least = least_node_bytes(fan_out, key_bytes, 0);
+        let entry = ENTRY_HEAD_BYTES - WORD_BYTES + usual_bytes;
+        let full = ORDERED_HEADER_BYTES + 2 * WORD_BYTES + fan_out * entry;
+        let node_bytes = least.max(full.next_multiple_of(SLOT_UNIT_BYTES));
+        Self { keys: KeyForm::Bytes, fan_out, key_bytes, value_bytes: 0, node_bytes }
+    }
+
     /// Keys of this form, and values, of these lengths at most, in nodes of so many entries.
     pub fn of(keys: KeyForm, fan_out: usize, key_bytes: usize, value_bytes: usize) -> Self {
         /// What an entry usually takes beside its head.
         const USUAL_BYTES: usize = 32;
+        /// The same of its key, where there are no values.
+        const USUAL_REST_BYTES: usize = 12;
         match keys {
             KeyForm::Integers => {
                 // An entry of an inner node takes three words, its count included.
@@ -96,6 +108,9 @@ impl Options {
                 let least = least_node_bytes(fan_out, INTEGER_BYTES, value_bytes);
                 let node_bytes = least.max(full).next_multiple_of(CACHE_LINE_BYTES);
                 Self { keys, fan_out, key_bytes: INTEGER_BYTES, value_bytes, node_bytes }
+            }
+            KeyForm::Bytes if value_bytes == 0 => {
+                Self::byte_strings_alone(fan_out, key_bytes, USUAL_REST_BYTES)
             }
             KeyForm::Bytes => Self::byte_strings(fan_out, key_bytes, value_bytes, USUAL_BYTES),
         }
@@ -151,6 +166,10 @@ pub struct Tree {
     pub(super) scratch: Vec<u8>,
     /// Inner nodes from the root down to the leaf found last, and the index of the child.
     pub(super) path: Vec<(NodeRef, usize)>,
+    /// The same of the leaf that an entry is to leave, while a move is planned.
+    pub(super) path_from: Vec<(NodeRef, usize)>,
+    /// The leaf that an entry is leaving: it stays torn until the entry is gone.
+    pub(super) leaving: Option<NodeRef>,
     /// Addresses that others hold.
     pub(super) pins: Pins,
     /// Nodes that are to be looked at.
@@ -208,7 +227,8 @@ impl Tree {
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
         let lists = self.pool.heap_bytes() + self.pins.heap_bytes() + self.mending.heap_bytes();
-        let path = self.path.capacity() * size_of::<(NodeRef, usize)>();
+        let paths = self.path.capacity() + self.path_from.capacity();
+        let path = paths * size_of::<(NodeRef, usize)>();
         let own = size_of::<Self>() + self.scratch.capacity() + path;
         lists + self.accesses.heap_bytes() + self.shapes.heap_bytes() + own as u64
     }

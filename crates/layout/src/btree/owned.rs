@@ -3,7 +3,8 @@
 
 use super::search::{Words, count_below};
 use super::{
-    HEAD_BYTES, KeyForm, ORDERED_HEADER_BYTES, OrderedNode, Value, ValueKind, node_word, word,
+    HEAD_BYTES, KeyForm, ORDERED_HEADER_BYTES, OrderedNode, Payloads, Value, ValueKind, node_word,
+    word,
 };
 use crate::limits::{MAX_ORDERED_KEY_BYTES, WORD_BYTES};
 use crate::node::NodeRef;
@@ -52,7 +53,7 @@ impl<'a> OrderedNode<'a> {
         key: &mut [u8; MAX_ORDERED_KEY_BYTES],
         mut each: impl FnMut(&[u8], Value<'a>),
     ) {
-        if self.keys == KeyForm::Integers && self.are_words {
+        if self.keys == KeyForm::Integers && self.payloads == Payloads::Words {
             let payloads: Words<'a> =
                 self.bytes[self.parts.payloads..self.parts.rests].as_chunks().0;
             let heads = self.heads().iter().zip(payloads).skip(entries.start);

@@ -2,8 +2,8 @@
 //! decoded, and the heap keeps no gaps.
 
 use super::{
-    HEAD_BYTES, IN_HEAP, Item, KeyForm, OrderedNode, Parts, Payload, REST_BYTES, SHORT_VALUE_BYTES,
-    head_of, heap_word, is_word, node_word, short_word, word_at,
+    HEAD_BYTES, IN_HEAP, Item, KeyForm, OrderedNode, Parts, Payload, Payloads, REST_BYTES,
+    SHORT_VALUE_BYTES, head_of, heap_word, node_word, short_word, word_at,
 };
 use crate::limits::WORD_BYTES;
 use crate::node::NODE_CHECKED_FROM;
@@ -62,13 +62,27 @@ impl Moved {
         self.end - self.from - self.gaps.iter().map(|(_, bytes)| bytes).sum::<usize>()
     }
 
+    /// Where comes to lie what lay at this offset.
+    #[inline]
+    fn place(&self, before: u32) -> u32 {
+        let gone = self.gaps.map(|(at, bytes)| if (at as u32) < before { bytes as u32 } else { 0 });
+        let moved = (self.to as u32).wrapping_sub(self.from as u32);
+        before.wrapping_add(moved).wrapping_sub(gone[0] + gone[1])
+    }
+
     /// Corrects the offset in the first two bytes.
     fn correct(&self, half: &mut [u8]) {
         let Some(half) = half.first_chunk_mut() else { return };
-        let before = u16::from_le_bytes(*half) as usize;
-        let gone = |&(at, bytes): &(usize, usize)| if at < before { bytes } else { 0 };
-        let gone: usize = self.gaps.iter().map(gone).sum();
-        *half = ((before + self.to - self.from - gone) as u16).to_le_bytes();
+        *half = (self.place(u16::from_le_bytes(*half).into()) as u16).to_le_bytes();
+    }
+
+    /// Corrects the offsets of keys' rests, many of them at once.
+    fn correct_rests(&self, rests: &mut [[u8; REST_BYTES]]) {
+        for rest in rests {
+            let word = u32::from_le_bytes(*rest);
+            let (bytes, at) = (word & 0xffff_0000, word & 0xffff);
+            *rest = (bytes | self.place(at) & 0xffff).to_le_bytes();
+        }
     }
 
     /// Copies what stays; `into` begins where the heap will.
@@ -100,16 +114,13 @@ impl OrderedNode<'_> {
     /// its place. Gives the used bytes; `None` if they do not fit, or if the values of the leaf take
     /// another form.
     pub fn spliced(&self, index: usize, splice: Splice<'_>, into: &mut [u8]) -> Option<usize> {
-        if let Some(payload) = splice.payload()
-            && self.is_leaf()
-            && (self.entries == 0 || (self.are_words && !is_word(payload)))
-        {
+        if splice.payload().is_some_and(|payload| !self.takes(payload)) {
             return None;
         }
         let (gone, come) = splice.keys();
         let (entries, old) = (self.entries + come - gone, self.parts);
         let fence_bytes = self.low.len() + self.high.map_or(0, <[u8]>::len);
-        let new = Parts::of(self.keys, entries, fence_bytes);
+        let new = Parts::of(self.keys, self.payloads, entries, fence_bytes);
         let moved = self.moved(index, &splice, new.heap);
         let (rest, value) = self.of_heap(&splice);
         let behind = new.heap + moved.kept();
@@ -124,7 +135,8 @@ impl OrderedNode<'_> {
         copy_around(heads, &mut into[new.heads..new.payloads], index, splice.keys(), WORD_BYTES);
         let payloads = &self.bytes[old.payloads..old.rests];
         let into_payloads = &mut into[new.payloads..new.rests];
-        copy_around(payloads, into_payloads, index, splice.payloads(), WORD_BYTES);
+        let payload_bytes = self.payloads.bytes();
+        copy_around(payloads, into_payloads, index, splice.payloads(), payload_bytes);
         if self.has_heap() {
             self.splice_heap(index, &splice, (new, &moved), into);
             into[behind..].fill(0);
@@ -140,21 +152,33 @@ impl OrderedNode<'_> {
                     .copy_from_slice(&halves.concat());
             }
         }
-        if let Some(payload) = splice.payload() {
+        if let Some(payload) = splice.payload()
+            && self.payloads != Payloads::Empty
+        {
             let word = self.payload_word(payload, behind + rest.len());
             put(into, new.payloads + index * WORD_BYTES, word);
         }
         Some(used)
     }
 
+    /// Whether a payload can come to the others as they lie.
+    pub fn takes(&self, payload: Payload<'_>) -> bool {
+        !self.is_leaf() || (self.entries > 0 && self.payloads.has_room_for(payload))
+    }
+
     /// Whether payloads or keys may lie in the heap.
     fn has_heap(&self) -> bool {
-        self.keys == KeyForm::Bytes || (self.is_leaf() && !self.are_words)
+        self.keys == KeyForm::Bytes || self.has_heap_values()
+    }
+
+    /// Whether values may lie in the heap.
+    fn has_heap_values(&self) -> bool {
+        self.is_leaf() && self.payloads == Payloads::Tagged
     }
 
     /// The part of the heap that a payload names.
     fn heap_value(&self, index: usize) -> Option<(usize, usize)> {
-        if !self.is_leaf() || self.are_words {
+        if !self.has_heap_values() {
             return None;
         }
         let range = self.value_range(index)?;
@@ -176,9 +200,17 @@ impl OrderedNode<'_> {
         if !self.has_heap() {
             return moved;
         }
-        for index in 0..self.entries {
-            for (at, bytes) in [self.heap_value(index), self.heap_rest(index)].into_iter().flatten()
-            {
+        if self.keys == KeyForm::Bytes {
+            let rests = &self.bytes[self.parts.rests..][..self.entries * REST_BYTES];
+            let ends = rests.as_chunks().0.iter().map(|rest: &[u8; REST_BYTES]| {
+                let word = u32::from_le_bytes(*rest);
+                let (at, bytes) = (word & 0xffff, word >> 16);
+                if bytes > HEAD_BYTES as u32 { at + bytes - HEAD_BYTES as u32 } else { 0 }
+            });
+            moved.end = moved.end.max(ends.fold(0, u32::max) as usize);
+        }
+        if self.has_heap_values() {
+            for (at, bytes) in (0..self.entries).filter_map(|index| self.heap_value(index)) {
                 moved.end = moved.end.max(at + bytes);
             }
         }
@@ -200,7 +232,7 @@ impl OrderedNode<'_> {
             _ => &[],
         };
         let value = match splice.payload() {
-            Some(Payload::Value(value)) if !self.are_words => value.bytes,
+            Some(Payload::Value(value)) if self.payloads == Payloads::Tagged => value.bytes,
             _ => &[],
         };
         (rest, if value.len() > SHORT_VALUE_BYTES { value } else { &[] })
@@ -214,7 +246,7 @@ impl OrderedNode<'_> {
         into: &mut [u8],
     ) {
         moved.copy(self.bytes, &mut into[new.heap..]);
-        if self.is_leaf() && !self.are_words {
+        if self.has_heap_values() {
             let words = into[new.payloads..new.rests].as_chunks_mut::<WORD_BYTES>().0;
             let new = Some(index).filter(|_| splice.payloads().1 > 0);
             for (at, word) in words.iter_mut().enumerate() {
@@ -228,12 +260,8 @@ impl OrderedNode<'_> {
             let (into, padding) =
                 into[new.rests..new.heap].split_at_mut(entries_bytes(self.entries, splice));
             copy_around(rests, into, index, splice.keys(), REST_BYTES);
-            let new = Some(index).filter(|_| splice.keys().1 > 0);
-            for (at, rest) in into.as_chunks_mut::<REST_BYTES>().0.iter_mut().enumerate() {
-                if Some(at) != new {
-                    moved.correct(rest);
-                }
-            }
+            // That of a key that comes is written later.
+            moved.correct_rests(into.as_chunks_mut().0);
             padding.fill(0);
         }
     }
@@ -242,7 +270,7 @@ impl OrderedNode<'_> {
     fn payload_word(&self, payload: Payload<'_>, at: usize) -> u64 {
         match payload {
             Payload::Child(child) => child.to_word(),
-            Payload::Value(value) if self.are_words => word_at(value.bytes, 0),
+            Payload::Value(value) if self.payloads == Payloads::Words => word_at(value.bytes, 0),
             Payload::Value(value) if value.bytes.len() <= SHORT_VALUE_BYTES => short_word(value),
             Payload::Value(value) => heap_word(value, at),
         }

@@ -57,14 +57,16 @@ fn a_leaf_keeps_what_is_encoded() {
     for round in 0..200 {
         let form = [KeyForm::Integers, KeyForm::Bytes][round % 2];
         let keys = keys(&mut random, form, 40);
-        let values: Vec<Vec<u8>> = keys.iter().map(|_| random.bytes_up_to(20)).collect();
+        // Every fifth leaf has empty values only.
+        let (longest, many) = if round % 5 == 0 { (0, 1) } else { (20, 3) };
+        let values: Vec<Vec<u8>> = keys.iter().map(|_| random.bytes_up_to(longest)).collect();
         let kinds = [ValueKind::Bytes, ValueKind::Record, ValueKind::Link];
         let inner = &keys[1..keys.len() - 1];
         let items: Vec<Item<'_>> = inner
             .iter()
             .zip(&values)
             .map(|(key, bytes)| {
-                let kind = kinds[bytes.len() % 3];
+                let kind = kinds[bytes.len() % many];
                 Item { key, payload: Payload::Value(Value { kind, bytes }) }
             })
             .collect();
@@ -251,10 +253,11 @@ fn a_header_keeps_its_content_and_is_bound_to_its_place() {
         keys: KeyForm::Bytes,
         node_bytes: 4096,
         root: NodeRef { slot: 5, generation: 6 },
+        moves: 1 << 40,
     };
     let guardian = Guardian { generation: TREE.generation, state: State::Live, class: 0 };
-    let [shape, root, rest] = header.to_words();
-    let words = [guardian.to_word(), 2, 0, shape, root, rest];
+    let [shape, root, moves] = header.to_words();
+    let words = [guardian.to_word(), 2, 0, shape, root, moves];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let sum = HOME.checksum(CheckedPart::OrderedHeader, TREE, 2, &bytes[NODE_CHECKED_FROM..]);
     bytes[16..24].copy_from_slice(&sum.to_le_bytes());
@@ -296,14 +299,16 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
     for round in 0..400 {
         let form = [KeyForm::Integers, KeyForm::Bytes][round % 2];
         let (level, is_deep) = (u8::from(round % 5 == 0), round % 7 == 0);
-        let are_words = round % 3 == 0;
+        // Words, empty values, or values of any length.
+        let same = [Some(8), Some(0), None][round % 3];
         let keys = keys(&mut random, form, 40);
-        let mut value = || if are_words { random.bytes(8) } else { random.bytes_up_to(20) };
-        let bytes: Vec<Vec<u8>> = keys.iter().map(|_| value()).collect();
+        let mut value =
+            |same| if let Some(of) = same { random.bytes(of) } else { random.bytes_up_to(20) };
+        let bytes: Vec<Vec<u8>> = keys.iter().map(|_| value(same)).collect();
         let kinds = [ValueKind::Bytes, ValueKind::Record, ValueKind::Link];
         let item = |index: usize, value: usize| {
             let bytes: &[u8] = &bytes[value];
-            let kind = if are_words { ValueKind::Bytes } else { kinds[bytes.len() % 3] };
+            let kind = if same.is_some() { ValueKind::Bytes } else { kinds[bytes.len() % 3] };
             let child = NodeRef { slot: value as u32 + 1, generation: 1 };
             let payload = match (level, is_deep) {
                 (0, false) => Payload::Value(Value { kind, bytes }),
@@ -349,8 +354,8 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
             into.truncate(used);
             let encoded = node(&content, OWNERSHIP, 4);
             assert_eq!(content_of(&into), content_of(&encoded));
-            let is_of_words = OrderedNode::parse(&encoded).unwrap().are_words;
-            assert!(used == encoded.len() || parsed.are_words != is_of_words, "gaps in the heap");
+            let form = OrderedNode::parse(&encoded).unwrap().payloads;
+            assert!(used == encoded.len() || parsed.payloads != form, "gaps in the heap");
             seal(&mut into, AT, 4);
             let expected = Expected { level, ..EXPECTED };
             let [one, other] = [&into, &encoded]
@@ -361,4 +366,70 @@ fn a_spliced_node_holds_what_an_encoded_one_does() {
         }
     }
     assert!(done > 20_000 && refused < 200, "{done} {refused}");
+}
+
+#[test]
+fn a_leaf_of_empty_values_has_no_payloads() {
+    let low = [0; 8];
+    let keys: Vec<[u8; 12]> = (1..=20).map(|number| [number; 12]).collect();
+    let with = |bytes| {
+        let items = keys.iter().map(|key| Item { key, payload: Payload::Value(Value::of(bytes)) });
+        let items: Vec<Item<'_>> = items.collect();
+        let (keys, right) = (KeyForm::Bytes, NodeRef::default());
+        let content =
+            Content { level: 0, is_deep: false, keys, low: &low, high: None, right, items: &items };
+        node(&content, OWNERSHIP, 4)
+    };
+    let (short, empty) = (with(b"1"), with(b""));
+    assert_eq!(short.len() - empty.len(), keys.len() * WORD_BYTES);
+    // A leaf cannot have words and nothing at the same time, and an inner node has children.
+    for (byte, wrong) in [(27, EMPTY | WORDS | BYTE_STRINGS), (26, 1)] {
+        let mut bytes = empty.clone();
+        bytes[byte] = wrong;
+        assert!(OrderedNode::parse(&bytes).is_none());
+    }
+}
+
+#[test]
+fn a_node_with_a_moved_entry_holds_what_an_encoded_one_does() {
+    let (mut random, mut done) = (Random::new(8), 0);
+    for round in 0..300 {
+        let form = [KeyForm::Integers, KeyForm::Bytes][round % 2];
+        let bytes = [0, 8, 20][round % 3];
+        let keys = keys(&mut random, form, 40);
+        let values: Vec<Vec<u8>> = keys.iter().map(|_| random.bytes(bytes)).collect();
+        let item = |index: usize| Item {
+            key: &keys[index],
+            payload: Payload::Value(Value::of(&values[index])),
+        };
+        let (last, low) = (keys.len() - 1, &keys[0][..]);
+        let high = (round % 4 > 0).then_some(&keys[last][..]);
+        let items: Vec<Item<'_>> = (1..last).step_by(2).map(item).collect();
+        let is_deep = false;
+        let base = Content { level: 0, is_deep, keys: form, low, high, right: AT, items: &[] };
+        let mut before = node(&Content { items: &items, ..base }, OWNERSHIP, 4);
+        let mark = MoveMark { moved_at: 1 << 50, is_joined: round % 7 == 0 };
+        set_move_mark(&mut before, mark);
+        let parsed = OrderedNode::parse(&before).unwrap();
+        for _ in 0..40 {
+            let from = random.below(items.len());
+            let key = &keys[2 + 2 * random.below((last - 1) / 2)];
+            let to = items.partition_point(|item| item.key < &key[..]);
+            let mut into = vec![0xff; before.len() + random.below(9usize)];
+            let used = parsed.with_moved(from, to, key, &mut into);
+            assert_eq!(used.is_some(), key.len() == items[from].key.len());
+            let Some(used) = used else { continue };
+            done += 1;
+            into.truncate(used);
+            let mut moved = items.clone();
+            let Item { payload, .. } = moved.remove(from);
+            moved.insert(to - usize::from(from < to), Item { key, payload });
+            let encoded = node(&Content { items: &moved, ..base }, OWNERSHIP, 4);
+            assert_eq!((content_of(&into), used), (content_of(&encoded), encoded.len()));
+            assert_eq!(OrderedNode::parse(&into).unwrap().move_mark(), mark);
+            let mut short = vec![0; used - 1];
+            assert_eq!(parsed.with_moved(from, to, key, &mut short), None);
+        }
+    }
+    assert!(done > 6_000, "{done}");
 }

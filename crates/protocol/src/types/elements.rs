@@ -1,5 +1,5 @@
 //! What the operations on named elements of objects have in common: the fields of a hash, the
-//! members of a set.
+//! members of sets and sorted sets.
 
 use crate::items::Items;
 use crate::message::Status;
@@ -20,6 +20,23 @@ pub enum Told {
 impl Told {
     pub(crate) fn of(flags: u8) -> Option<Self> {
         [Self::Names, Self::Values, Self::Both].into_iter().find(|told| *told as u8 == flags)
+    }
+}
+
+/// How sets become one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Combination {
+    /// The members that all of them have.
+    Inter = 0,
+    /// The members that any of them has.
+    Union = 1,
+    /// The members of the first that no other has.
+    Diff = 2,
+}
+
+impl Combination {
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        [Self::Inter, Self::Union, Self::Diff].into_iter().find(|of| *of as u8 == number)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod list;
 mod operation;
 pub mod ordered;
 pub mod set;
+pub mod sorted;
 pub mod tree;
 
 use crate::message::Status;
@@ -130,14 +131,14 @@ macro_rules! types {
 types! {
     /// Of a tree of places.
     Tree(tree::TreeCommand<'a>),
-    /// Of a GEO key.
-    Geo(geo::GeoCommand<'a>),
     /// Of a hash.
     Hash(hash::HashCommand<'a>),
     /// Of a list.
     List(list::ListCommand<'a>),
     /// Of a set.
     Set(set::SetCommand<'a>),
+    /// Of a sorted set.
+    Sorted(sorted::SortedCommand<'a>),
     /// Of an ordered tree.
     Ordered(ordered::OrderedCommand<'a>),
 }

@@ -9,25 +9,10 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES};
 use remora_layout::packed_set::{self, Member};
 
+pub use crate::types::elements::Combination;
+
 /// Bytes of a member, at most: a part of a large set has a name of one more.
 pub const MAX_SET_MEMBER_BYTES: usize = MAX_KEY_BYTES - 1;
-
-/// How sets become one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Combination {
-    /// The members that all of them have.
-    Inter = 0,
-    /// The members that any of them has.
-    Union = 1,
-    /// The members of the first that no other has.
-    Diff = 2,
-}
-
-impl Combination {
-    fn of(number: u8) -> Option<Self> {
-        [Self::Inter, Self::Union, Self::Diff].into_iter().find(|of| *of as u8 == number)
-    }
-}
 
 /// The sets of [`SetCommand::Combine`] beside that of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -94,7 +94,7 @@ const TYPE: CommandSpec = CommandSpec {
     keys: KeyPlaces::one(&["RO"]),
     categories: &["keyspace"],
     group: Group::GENERIC,
-    summary: "Returns what a key holds: string, rtree for a tree of places, zset for a GEO key, or none.",
+    summary: "Returns the type of what a key holds, such as string or zset; none without the key.",
     notes: "A module of Redis would name its own type as rtree does here.",
     arguments: ONE_KEY,
     parse: type_of,

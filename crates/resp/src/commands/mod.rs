@@ -18,6 +18,7 @@ pub mod sentinel;
 pub mod server;
 mod set;
 mod sort;
+pub mod sorted;
 pub mod strings;
 pub mod subscribe;
 pub mod wait;
@@ -50,6 +51,10 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     server::COMMANDS,
     set::COMMANDS,
     sort::COMMANDS,
+    sorted::combine::COMMANDS,
+    sorted::members::COMMANDS,
+    sorted::pops::COMMANDS,
+    sorted::ranges::COMMANDS,
     strings::COMMANDS,
     subscribe::COMMANDS,
     wait::COMMANDS,

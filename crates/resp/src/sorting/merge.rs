@@ -6,14 +6,14 @@ use remora_layout::limits::SORT_TURN_ELEMENTS;
 use std::cmp::Ordering;
 
 /// How the numbered things compare, and what a comparison with each costs, in elements.
-pub(super) trait Compare {
+pub(crate) trait Compare {
     fn compare(&self, a: u32, b: u32) -> Ordering;
     fn cost(&self, number: u32) -> usize;
 }
 
 /// The numbers 0 to some count, in the order of what they number.
 #[derive(Debug)]
-pub(super) struct MergeSort {
+pub(crate) struct MergeSort {
     order: Vec<u32>,
     /// The ends of the runs.
     ends: Vec<usize>,

@@ -7,7 +7,7 @@
 //! Invariant: a turn ([`Sorting::turn`]) does a bounded part of the work, and all that is kept is bounded
 //! by [`MAX_SORT_ELEMENTS`] and [`MAX_REPLY_BYTES`].
 
-mod merge;
+pub(crate) mod merge;
 mod score;
 
 use merge::{Compare, MergeSort};

@@ -20,15 +20,17 @@ static INDEX: [u8; PLACES] = match build(FACTOR) {
     None => panic!("the factor was searched for"),
 };
 
-/// Length, the first three letters and the last distinguish our commands well; letters only need
+/// Length, the first four letters and the last distinguish our commands well; letters only need
 /// their low five bits, which ignore case.
 #[inline(always)]
 const fn place(name: &[u8], factor: u32) -> usize {
     let second = if name.len() > 1 { name[1] & 31 } else { 0 };
     let third = if name.len() > 2 { name[2] & 31 } else { 0 };
+    let fourth = if name.len() > 3 { name[3] & 31 } else { 0 };
     let (first, last) = (name[0] & 31, name[name.len() - 1] & 31);
     let letters = first as u32 | (second as u32) << 5 | (third as u32) << 10 | (last as u32) << 15;
-    let mixed = (letters | (name.len() as u32) << 20).wrapping_mul(factor);
+    let letters = letters | (fourth as u32) << 20;
+    let mixed = (letters ^ (name.len() as u32) << 25).wrapping_mul(factor);
     (mixed >> (u32::BITS - PLACES.ilog2())) as usize
 }
 

@@ -10,6 +10,7 @@ use remora_frontend::{
     Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Token, Wanted,
 };
 use remora_layout::hash::KeyHash;
+use remora_protocol::sorted::SortedCommand;
 use remora_protocol::{Command, Request as On};
 use remora_resp::cluster::Standing;
 use remora_resp::commands::{server, strings, wait};
@@ -267,7 +268,9 @@ impl<H: Host> RespExecutor<H> {
         store_to: Option<&[u8]>,
     ) {
         match request {
-            On::Geo(command) => self.geo(responder, (key, command), form, store_to),
+            On::Sorted(SortedCommand::Search { query }) => {
+                self.geo(responder, (key, query), form, store_to);
+            }
             On::Tree(command) => self.tree(responder, (key, command), form),
             request => self.any_object(responder, (key, request), form),
         }

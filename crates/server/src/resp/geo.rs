@@ -22,8 +22,9 @@ use remora_layout::limits::{MAX_COMMAND_MEMBERS, STREAM_BYTES};
 use remora_layout::node::ENTRY_BYTES;
 use remora_layout::tree::RootPlace;
 use remora_protocol::Command;
-use remora_protocol::geo::{GeoCommand, Members};
+use remora_protocol::geo::GeoQuery;
 use remora_protocol::message::Status;
+use remora_protocol::sorted::{Scored, SortedCommand};
 use remora_resp::ReplyForm;
 use remora_resp::commands::geo;
 use remora_resp::form::GeoForm;
@@ -45,18 +46,19 @@ impl<H: Host> RespExecutor<H> {
     pub(super) fn geo(
         &mut self,
         responder: &mut Responder,
-        (key, command): (&[u8], GeoCommand<'_>),
+        (key, query): (&[u8], GeoQuery<'_>),
         form: ReplyForm,
         store_to: Option<&[u8]>,
     ) {
         let (hash, shard) = self.route(key);
-        let of_key = Command::Of { key, request: command.request() };
+        let request = SortedCommand::Search { query }.request();
+        let of_key = Command::Of { key, request };
         let ReplyForm::GeoFound(found_form) = form else {
             return self.ask_one(responder, (&of_key, (hash, shard)), form, usize::MAX);
         };
         let is_stored = store_to.is_some();
         let may_read = !is_stored && responder.may_read(shard, hash);
-        if may_read && self.read_geo(responder, shard, (key, command), &found_form) {
+        if may_read && self.read_geo(responder, shard, (key, query), &found_form) {
             return;
         }
         if found_form.most > SMALL_REPLY || is_stored {
@@ -80,10 +82,9 @@ impl<H: Host> RespExecutor<H> {
         &mut self,
         responder: &mut Responder,
         shard: usize,
-        (key, command): (&[u8], GeoCommand<'_>),
+        (key, query): (&[u8], GeoQuery<'_>),
         form: &GeoForm,
     ) -> bool {
-        let GeoCommand::Search { query } = command else { return false };
         // A stored distance may be a score; only the record has it.
         if form.score {
             return false;
@@ -140,20 +141,16 @@ impl<H: Host> RespExecutor<H> {
         }
         let list = geo::stored(&reply.value.unwrap_or_default(), &form);
         let (_, shard) = self.host.route(database, &key);
-        if Members::in_list(&list).nth(MAX_COMMAND_MEMBERS).is_some() {
-            let first_bytes =
-                |list: &[u8]| Members::first(list).map_or(0, |place| Members::bytes_of(&place));
-            let parts = Parts { kind: Kind::GEO, list, first_bytes, begin: |_, _| {} };
+        if Scored::in_list(&list).nth(MAX_COMMAND_MEMBERS).is_some() {
+            let first_bytes = Scored::first_bytes;
+            let parts = Parts { kind: Kind::SORTED_SET, list, first_bytes, begin: |_, _| {} };
             self.store(token, Storing::new(KeyAt { key, database, shard }, parts));
             return None;
         }
-        let places = Members::parse(&list).expect("members of a checked list");
+        let members = Scored::parse(&list).expect("members of a checked list");
+        let request = SortedCommand::Store { members }.request();
         let mut command = Vec::new();
-        Command::Of { key: &key, request: GeoCommand::Store { places }.request() }.encode_within(
-            database,
-            0,
-            &mut command,
-        );
+        Command::Of { key: &key, request }.encode_within(database, 0, &mut command);
         self.ask_last(token, (shard, command));
         None
     }

@@ -184,6 +184,8 @@ impl Facts<'_> {
             ("tree_bytes", self.sum(|s| s.tree_bytes)),
             ("ordered_trees", self.sum(|s| s.ordered_trees)),
             ("ordered_bytes", self.sum(|s| s.ordered_bytes)),
+            ("sorted_sets", self.sum(|s| s.sorted_sets)),
+            ("sorted_bytes", self.sum(|s| s.sorted_bytes)),
             ("geo_keys", self.sum(|s| s.geo_keys)),
             ("geo_members", self.sum(|s| s.geo_members)),
             ("geo_bytes", self.sum(|s| s.geo_bytes)),

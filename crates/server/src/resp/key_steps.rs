@@ -6,7 +6,7 @@ use remora_engine::storing::{Parts, Storing};
 use remora_frontend::{Joint, JointStep, OwnedReply};
 use remora_layout::database::Database;
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Items, Reply};
+use remora_protocol::{Command, Reply};
 use remora_resp::steps::{AfterWait, Step, StepKey, Steps};
 
 /// The next step after an answer.
@@ -36,12 +36,6 @@ pub(super) fn asked_next(
 ) -> Next {
     let OwnedReply { status, number, ref value, .. } = *reply;
     next(&Reply { number, value: value.as_deref(), ..Reply::status(status) }).into()
-}
-
-/// Bytes of the first item of a list.
-pub(super) fn first_bytes(list: &[u8]) -> usize {
-    let item = Items::split(list).and_then(|(item, _)| item);
-    item.map_or(0, |item| Items::bytes_of(item.len()))
 }
 
 /// A command for a shard, as it is handed over.
@@ -117,7 +111,7 @@ impl KeySteps {
                 return Next::Joint(shard, look);
             }
             Step::Done(reply) => return Next::Reply(reply),
-            Step::Store { key, kind, items } => {
+            Step::Store { key, kind, items, first_bytes } => {
                 let StepKey { key, shard } = self.keys[key].clone();
                 let parts = Parts { kind, list: items, first_bytes, begin: |_, _| {} };
                 let storing = Storing::new(KeyAt { key, database: self.database, shard }, parts);

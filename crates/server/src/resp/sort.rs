@@ -8,7 +8,7 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::GoingOn;
-use super::key_steps::{encoded, first_bytes};
+use super::key_steps::encoded;
 use super::sort_job::{Asked, SortJob, Values, take_values};
 use remora_engine::moving::KeyAt;
 use remora_engine::storing::{Parts, Storing};
@@ -140,7 +140,7 @@ impl<H: Host> RespExecutor<H> {
             let command = Command::Of { key: &key, request: at_once(items) };
             return self.ask_last(token, (shard, encoded(database, &command)));
         }
-        let parts = Parts { kind, list, first_bytes, begin: begin_piece };
+        let parts = Parts { kind, list, first_bytes: Items::first_bytes, begin: begin_piece };
         self.store(token, Storing::new(KeyAt { key, database, shard }, parts));
     }
 }

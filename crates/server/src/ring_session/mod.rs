@@ -534,7 +534,10 @@ impl RingSession {
             command if !command.is_for_rings() => {
                 return self.reply(&Reply::status(Status::Malformed), id);
             }
-            Command::Of { key, request } if request.is_long() => {
+            // A change whose reply may not fit a frame goes in turns: it must not be lost.
+            Command::Of { key, request }
+                if request.is_long() || (request.is_write() && request.may_have_parts()) =>
+            {
                 return self.search(shard, (key, hash), (request, id), now);
             }
             Command::Plan { plan } => return self.begin_plan((hash.database(), plan), id),

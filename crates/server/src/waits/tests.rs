@@ -77,6 +77,7 @@ fn waits_end_in_the_order_of_their_deadlines() {
     let mut waits = Waits::default();
     for (serial, until_ms) in [(1, 30), (2, 0), (3, 10), (4, 20), (5, 10)] {
         waits.begin(token(serial), vec![run(0)], until_ms);
+        waits.parked(&Token { part: PARKED, ..token(serial) });
     }
     assert_eq!(waits.next_deadline_ms(), Some(10));
     waits.time_out(9);
@@ -88,6 +89,25 @@ fn waits_end_in_the_order_of_their_deadlines() {
     assert_eq!(waits.forget(1), Some(token(1)));
     assert_eq!((waits.next_deadline_ms(), waits.len()), (None, 1));
     assert_eq!(statuses(&mut waits), []);
+}
+
+#[test]
+fn a_wait_ends_by_time_only_once_all_of_its_keys_were_looked_at() {
+    let mut waits = Waits::default();
+    waits.begin(token(1), vec![run(0), run(1)], 5);
+    waits.time_out(6);
+    assert_eq!((waits.next_deadline_ms(), statuses(&mut waits)), (None, vec![]));
+    waits.parked(&Token { part: PARKED, ..token(1) });
+    waits.time_out(7);
+    assert_eq!(statuses(&mut waits), []);
+    // The second shard has nothing for it either.
+    waits.parked(&Token { part: PARKED, shard: 1, ..token(1) });
+    assert_eq!(statuses(&mut waits), [(1, Status::NotFound)]);
+    // One that has something answers.
+    waits.begin(token(2), vec![run(0)], 5);
+    waits.time_out(6);
+    waits.answered(&token(2));
+    assert!(statuses(&mut waits).is_empty() && waits.is_empty());
 }
 
 const SHARDS: usize = 3;

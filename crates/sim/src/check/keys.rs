@@ -104,6 +104,26 @@ pub enum KeyOp {
         /// Whether there was something to remove.
         removed: Option<bool>,
     },
+    /// It is taken: read and removed.
+    Take {
+        /// The number that it had.
+        number: i64,
+    },
+    /// DEL if the number lies within this range, its ends among it.
+    DelWithin {
+        /// The lowest number.
+        from: i64,
+        /// The greatest one.
+        to: i64,
+    },
+    /// A look at all that have numbers in this range, its ends among it: it is not there, or has
+    /// another number.
+    Outside {
+        /// The lowest number.
+        from: i64,
+        /// The greatest one.
+        to: i64,
+    },
     /// INCRBY; an absent key counts as 0, the expiry stays.
     Incr {
         /// The summand.
@@ -148,6 +168,8 @@ pub(super) enum Need {
     Absent,
     /// Something was there.
     Present,
+    /// Nothing was there, or a number outside of this range.
+    Outside(i64, i64),
 }
 
 impl KeyOp {
@@ -164,11 +186,13 @@ impl KeyOp {
     /// Whether it never changes the state.
     pub(super) fn only_looks(&self) -> bool {
         match self {
-            Self::Get { .. } | Self::Exists { .. } | Self::TimeLeft { .. } | Self::Nothing => true,
+            Self::Get { .. } | Self::Exists { .. } | Self::TimeLeft { .. } => true,
+            Self::Outside { .. } | Self::Nothing => true,
             Self::Expire { done, .. } => *done == Some(false),
             Self::Set { done, .. } => *done == Some(false),
             Self::Del { removed } => *removed == Some(false),
             Self::Edit { .. } | Self::Incr { .. } | Self::Restart => false,
+            Self::Take { .. } | Self::DelWithin { .. } => false,
         }
     }
 
@@ -176,7 +200,7 @@ impl KeyOp {
     pub(super) fn is_blind(&self) -> bool {
         match self {
             Self::Set { condition, .. } => *condition == If::Always,
-            Self::Del { .. } | Self::Restart => true,
+            Self::Del { .. } | Self::Take { .. } | Self::Restart => true,
             _ => false,
         }
     }
@@ -188,6 +212,7 @@ impl KeyOp {
             Self::Set { condition, done, .. } => *condition != If::Always && done.is_none(),
             Self::Incr { sum, .. } => sum.is_none(),
             Self::Expire { done, .. } => *done != Some(false),
+            Self::DelWithin { .. } => true,
             _ => false,
         }
     }
@@ -197,6 +222,8 @@ impl KeyOp {
         match *self {
             Self::Get { found: Some(number) } => Need::Number(number),
             Self::Get { found: None } => Need::Absent,
+            Self::Take { number } => Need::Number(number),
+            Self::Outside { from, to } => Need::Outside(from, to),
             Self::Set { condition: If::Present, done: Some(done), .. } => is_there(done),
             Self::Set { condition: If::Absent, done: Some(done), .. } => is_there(!done),
             Self::Del { removed: Some(removed) } => is_there(removed),
@@ -236,6 +263,13 @@ impl KeyOp {
                 Some(Some(Value { number, expiry }))
             }
             Self::Del { removed } => agrees(removed, state.is_some()).then_some(None),
+            Self::Take { number } => {
+                (state.map(|value| value.number) == Some(number)).then_some(None)
+            }
+            Self::DelWithin { from, to } => Some(state.filter(|value| !within(value, from, to))),
+            Self::Outside { from, to } => {
+                state.is_none_or(|value| !within(&value, from, to)).then_some(state)
+            }
             Self::Incr { by, sum } => {
                 let before = state.unwrap_or(Value { number: 0, expiry: None });
                 let number = before.number.wrapping_add(by);
@@ -259,6 +293,10 @@ pub fn said_of_each(true_of: u64, count: usize) -> Option<bool> {
         all if all == count as u64 => Some(true),
         _ => None,
     }
+}
+
+fn within(value: &Value, from: i64, to: i64) -> bool {
+    (from..=to).contains(&value.number)
 }
 
 fn agrees<T: PartialEq>(told: Option<T>, is: T) -> bool {

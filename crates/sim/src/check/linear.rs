@@ -29,7 +29,7 @@ pub struct NotLinearizable {
 }
 
 /// Places and comparisons of places after which the answer is given up.
-const MOST_STEPS: usize = 200_000;
+pub const MOST_STEPS: usize = 200_000;
 
 /// Checks one key's history, in any order of its calls.
 ///
@@ -38,6 +38,18 @@ const MOST_STEPS: usize = 200_000;
 pub fn check(
     keys: &Keys,
     initial: Option<Value>,
+    calls: &[Call<KeyOp>],
+) -> Result<(), NotLinearizable> {
+    check_within(keys, (initial, MOST_STEPS), calls)
+}
+
+/// The same, which gives up after so many steps.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_within(
+    keys: &Keys,
+    (initial, most_steps): (Option<Value>, usize),
     calls: &[Call<KeyOp>],
 ) -> Result<(), NotLinearizable> {
     let calls = Calls::new(calls);
@@ -50,6 +62,7 @@ pub fn check(
         trail: Vec::new(),
         visited: Visited::nowhere(&calls),
         steps: 0,
+        most_steps,
         furthest: 0,
     };
     match search.run(Moment { state: initial, at_ns: 0 }) {
@@ -84,6 +97,7 @@ struct Search<'c> {
     trail: Vec<usize>,
     visited: Visited,
     steps: usize,
+    most_steps: usize,
     /// The furthest call that had to be explained.
     furthest: usize,
 }
@@ -103,7 +117,7 @@ impl Search<'_> {
                 self.furthest = self.furthest.max(self.first);
                 let (is_known, compared) = self.visited.visit(&self.done, now);
                 self.steps += 1 + compared / 8;
-                if self.steps > MOST_STEPS {
+                if self.steps > self.most_steps {
                     return None;
                 }
                 if is_known {

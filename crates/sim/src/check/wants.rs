@@ -21,6 +21,8 @@ use std::collections::BTreeSet;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Wants {
     numbers: BTreeSet<i64>,
+    /// Numbers outside of one of these ranges.
+    outside: BTreeSet<(i64, i64)>,
     absent: bool,
     present: bool,
     /// Any expiry but that of the state.
@@ -45,6 +47,10 @@ impl Wants {
             }
             Need::Absent => self.absent = true,
             Need::Present => self.present = true,
+            Need::Outside(from, to) => {
+                self.outside.insert((from, to));
+                self.absent = true;
+            }
         }
     }
 
@@ -60,7 +66,13 @@ impl Wants {
             let before = self.clone();
             for op in unknown.clone() {
                 match *op {
-                    KeyOp::Incr { by, .. } => self.add_summands(calls, by),
+                    KeyOp::Incr { by, .. } => {
+                        self.add_summands(calls, by);
+                        // From any number some sums come to one outside.
+                        self.present |= !self.outside.is_empty();
+                    }
+                    // It removes some numbers.
+                    KeyOp::DelWithin { .. } => self.present |= self.absent,
                     KeyOp::Edit { number } => {
                         self.other_expiry |= calls.has_ends() && self.numbers.contains(&number);
                     }
@@ -100,6 +112,9 @@ impl Wants {
 
     /// Whether this number is wanted.
     pub(super) fn has_number(&self, state: Option<Value>) -> bool {
-        state.is_some_and(|value| self.numbers.contains(&value.number))
+        state.is_some_and(|Value { number, .. }| {
+            let is_outside = |&(from, to): &(i64, i64)| !(from..=to).contains(&number);
+            self.numbers.contains(&number) || self.outside.iter().any(is_outside)
+        })
     }
 }

@@ -275,6 +275,7 @@ impl SimClient {
         if self.draw(2) == 0 {
             match hash {
                 HashName::Ordered(_) => self.read_expired_ordered(session, hash, at_ms)?,
+                HashName::Sorted(set) => self.read_expired_sorted(session, set, at_ms)?,
                 _ => self.read_expired(session, hash, at_ms)?,
             }
         }

@@ -8,6 +8,7 @@ mod operations;
 mod ordered;
 mod places;
 mod sets;
+mod sorted;
 mod submit;
 mod views;
 
@@ -161,6 +162,11 @@ impl SimClient {
             && self.draw(100) < ordered.percent
         {
             return self.use_ordered(session, ordered);
+        }
+        if let Some(sorted) = self.world.swarm.sorted
+            && self.draw(100) < sorted.percent
+        {
+            return self.use_sorted(session, sorted);
         }
         let places = &self.world.swarm.places;
         if places.trees > 0 && self.draw(100) < places.percent {

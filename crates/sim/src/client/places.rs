@@ -83,6 +83,7 @@ impl SimClient {
         hashes.values().for_each(|view| probes.add_hash(&view.events()));
         let ordered = std::mem::take(&mut self.views.ordered);
         ordered.values().for_each(|view| probes.add_ordered(&view.events()));
+        self.views.sorted.clear();
         self.views.sets.clear();
         self.views.lists.clear();
         self.views.hubs.clear();

@@ -3,7 +3,7 @@
 use crate::check::places::Act;
 use crate::key_links::Target;
 use crate::values::HashName;
-use remora_client_core::{Link, OpenHash, OpenList, OpenOrdered, OpenSet, OpenTree};
+use remora_client_core::{Link, OpenHash, OpenList, OpenOrdered, OpenSet, OpenSorted, OpenTree};
 use std::collections::BTreeMap;
 
 /// A link that was read.
@@ -24,6 +24,8 @@ pub(super) struct Views {
     pub hashes: BTreeMap<HashName, OpenHash>,
     /// The same of ordered trees.
     pub ordered: BTreeMap<HashName, OpenOrdered>,
+    /// The same of sorted sets, by their numbers.
+    pub sorted: BTreeMap<u8, OpenSorted>,
     /// The same of sets.
     pub sets: BTreeMap<HashName, OpenSet>,
     /// The same of lists, by their numbers.

@@ -157,7 +157,7 @@ impl Peer<'_> {
                 let value = command.encode(&mut scratch).value;
                 let op = script.below(16) as u8;
                 let header = RequestHeader {
-                    of: script.pick(&[Kind::RTREE.0, Kind::GEO.0, 255]),
+                    of: script.pick(&[Kind::RTREE.0, Kind::SORTED_SET.0, 255]),
                     flags: script.pick(&[0, 0, 1, 2, 255]),
                     key_bytes: (name.len() as u32).into(),
                     value_bytes: (value.len() as u32).into(),

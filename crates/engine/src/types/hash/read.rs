@@ -1,6 +1,6 @@
 //! Reads of many fields: some that are named, and scans.
 
-use super::held::{Hashes, Held, field_of};
+use super::held::{Fields, Hashes, Held, field_of};
 use crate::elements::{Reading, ScanOptions, packed_of};
 use crate::store::Store;
 use remora_arena::Journal;
@@ -50,7 +50,8 @@ impl Hashes {
         let count = looks.count;
         let list = &mut self.scratch;
         list.clear();
-        let mut tell = |name: &[u8], value: Field<'_>| looks.look(Told::Both, name, value, list);
+        let mut tell =
+            |name: &[u8], value: Field<'_>| looks.look::<Fields>(Told::Both, (name, value), list);
         let next = match held {
             None => 0,
             Some(Held::Whole(found)) => {

@@ -18,11 +18,11 @@
 //! * a removed tree's records are found through its leaves, and released before its nodes.
 
 use super::entry::LongValues;
-use super::read::range_some;
 use super::table::Named;
 use super::trees::OrderedTrees;
 use crate::store::{Now, Room, Store};
 use crate::types::object::On;
+use crate::types::tree_range::range_some;
 use remora_arena::{
     Journal, NewRecord, Slot, flip_dead, kind_of, lengths_of, slot_of, write_pending,
 };
@@ -165,7 +165,7 @@ impl OrderedTrees {
         let mut from = self.trees.on(root, take);
         let bounds = (&mut from, &mut Bound::Unbounded, Direction::Ascending);
         let mut slots = Vec::new();
-        range_some(store, self.named(root), bounds, RANGE_TURN_KEYS, |_, value| {
+        range_some(store, &self.named(root).tree, bounds, RANGE_TURN_KEYS, |_, value| {
             let slot = LongValue::of(value).map(|long| long.at.slot);
             slots.extend(slot);
             // So many records are as much as a turn does.

@@ -1,16 +1,14 @@
 //! Reads: of one key, and of many in turns.
 
 use super::entry::{LongValues, field_of, native};
-use super::table::Named;
 use super::trees::OrderedTrees;
 use crate::store::Store;
 use crate::types::content::Content;
 use crate::types::object::{Turn, resume};
+use crate::types::tree_range::{OwnBound, OwnFrom, range_some};
 use remora_arena::{Journal, Slot};
 use remora_index::btree::{Direction, Range};
-use remora_layout::btree::{
-    INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, OrderedInfo, Value, ValueKind,
-};
+use remora_layout::btree::{INTEGER_BYTES, KeyForm, LEVEL_INFO_WORDS, OrderedInfo, ValueKind};
 use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, RANGE_TURN_BYTES, RANGE_TURN_KEYS};
 use remora_layout::packed::Field;
 use remora_protocol::message::Status;
@@ -18,9 +16,6 @@ use remora_protocol::ordered::{OrderedCommand, OrderedRange};
 use remora_protocol::{Items, Reply};
 use std::ops::Bound;
 use zerocopy::IntoBytes;
-
-/// A bound that outlives its request, as the tree has keys.
-type OwnBound = Bound<Vec<u8>>;
 
 /// A range that is read in turns.
 pub(super) struct Ranging {
@@ -59,47 +54,6 @@ fn own(keys: KeyForm, bound: Bound<&[u8]>) -> Result<OwnBound, Status> {
         Bound::Included(key) => Bound::Included(native(keys, key, &mut integer)?.to_vec()),
         Bound::Excluded(key) => Bound::Excluded(native(keys, key, &mut integer)?.to_vec()),
     })
-}
-
-/// Some entries of a range, and where it goes on: so many keys, or bytes, of which the last entry may
-/// have more. `each` gives the bytes of what it was handed.
-pub(super) fn range_some<J: Journal>(
-    store: &Store<J>,
-    named: &Named,
-    (from, to, direction): (&mut OwnBound, &mut OwnBound, Direction),
-    most: usize,
-    mut each: impl FnMut(&[u8], Value<'_>) -> usize,
-) -> usize {
-    let (mut last, mut bytes, mut found) = (Vec::new(), 0, 0);
-    // Bounded by `most`: each round finds something, or is the last one.
-    loop {
-        let limit = (most - found).min(RANGE_TURN_KEYS / 8);
-        let range = Range {
-            from: from.as_ref().map(Vec::as_slice),
-            to: to.as_ref().map(Vec::as_slice),
-            direction,
-            limit,
-        };
-        let before = found;
-        let some = named.tree.range(&store.owner, range, |key, value| {
-            if bytes < RANGE_TURN_BYTES {
-                bytes += each(key, value);
-                found += 1;
-                last.clear();
-                last.extend_from_slice(key);
-            }
-        });
-        if found > before {
-            let next = Bound::Excluded(std::mem::take(&mut last));
-            match direction {
-                Direction::Ascending => *from = next,
-                Direction::Descending => *to = next,
-            }
-        }
-        if some < limit || found == most || bytes >= RANGE_TURN_BYTES {
-            return found;
-        }
-    }
 }
 
 impl OrderedTrees {
@@ -264,7 +218,7 @@ impl OrderedTrees {
         let most = RANGE_TURN_KEYS.min(usize::try_from(reading.left).unwrap_or(usize::MAX));
         let Ranging { from, to, direction, .. } = reading;
         let before = found.len();
-        let some = range_some(store, named, (from, to, *direction), most, |key, value| {
+        let some = range_some(store, &named.tree, (from, to, *direction), most, |key, value| {
             let at = found.len();
             named.keys_are().with_text(key, |key| Items::push(found, key));
             Items::push_field(found, field_of(store, value));
@@ -293,7 +247,7 @@ impl OrderedTrees {
         let mut from: Box<OwnFrom> = resume(&mut content.at);
         let bounds = (&mut from.0, &mut Bound::Unbounded, Direction::Ascending);
         let mut bytes = 0;
-        let some = range_some(store, named, bounds, RANGE_TURN_KEYS, |key, value| {
+        let some = range_some(store, &named.tree, bounds, RANGE_TURN_KEYS, |key, value| {
             let Field { value, is_link } = field_of(store, value);
             let kind = if is_link { ValueKind::Link } else { ValueKind::Bytes };
             content.add(&[key, &[kind as u8], value]);
@@ -302,14 +256,5 @@ impl OrderedTrees {
         });
         content.at = Some(from);
         some < RANGE_TURN_KEYS && bytes < RANGE_TURN_BYTES
-    }
-}
-
-/// Where a sweep over all entries goes on.
-pub(super) struct OwnFrom(pub OwnBound);
-
-impl Default for OwnFrom {
-    fn default() -> Self {
-        Self(Bound::Unbounded)
     }
 }

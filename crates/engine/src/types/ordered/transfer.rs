@@ -1,10 +1,10 @@
 //! A tree on its way to another key: a piece is a list of keys, as users write them, and values.
 
 use super::entry::field_of;
-use super::read::{OwnFrom, range_some};
 use super::trees::OrderedTrees;
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On, resume};
+use crate::types::tree_range::{OwnFrom, range_some};
 use remora_arena::{Journal, Slot};
 use remora_index::btree::Direction;
 use remora_layout::limits::{DUMP_PIECE_PARTS, RANGE_TURN_BYTES};
@@ -42,7 +42,7 @@ impl OrderedTrees {
         let mut from: Box<OwnFrom> = resume(dump_at);
         let bounds = (&mut from.0, &mut Bound::Unbounded, Direction::Ascending);
         let begins = piece.len();
-        let some = range_some(store, named, bounds, DUMP_PIECE_PARTS, |key, value| {
+        let some = range_some(store, &named.tree, bounds, DUMP_PIECE_PARTS, |key, value| {
             let at = piece.len();
             named.keys_are().with_text(key, |key| Items::push(piece, key));
             Items::push_field(piece, field_of(store, value));

@@ -1,11 +1,12 @@
 //! The trees of a shard, and how one is made and ends.
 
 use super::entry::LongValues;
-use super::table::{Named, TreeTable};
+use super::table::Named;
 use super::waiting::WaitingTrees;
 use crate::store::{Now, Store};
 use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
+use crate::types::tree_table::TreeTable;
 use remora_arena::{Journal, Slot, set_state_guardian};
 use remora_index::btree::{Arena, Options, Tree, TreeError};
 use remora_layout::btree::ORDERED_ROOT_BYTES;
@@ -20,7 +21,7 @@ use std::ops::Bound;
 /// The ordered trees of one shard.
 #[derive(Default)]
 pub(crate) struct OrderedTrees {
-    pub(super) trees: TreeTable,
+    pub(super) trees: TreeTable<Named>,
     /// Bytes of the slots of all records with values.
     pub(super) long_bytes: u64,
     /// Those of them whose addresses are held, or that are to be mended.

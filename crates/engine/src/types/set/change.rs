@@ -1,9 +1,9 @@
 //! Changes of sets: planned, logged by their results, published.
 
-use super::bins::{Bins, Members};
 use super::held::Sets;
+use super::members::Members;
 use crate::elements::{
-    self, Elements, Held, Random, draw_different, is_filling, packed_of, with_drawn,
+    self, Elements, Held, Random, bins, draw_different, is_filling, packed_of, with_drawn,
 };
 use crate::keys;
 use crate::store::{Found, Store};
@@ -98,16 +98,16 @@ impl Sets {
         members: Items<'_>,
         entry: &Command<'_>,
     ) -> Result<u64, ArenaFull> {
-        let logged = (entry, on.hash.database());
-        let bins = self.bins.get_mut(&root).expect("a large set has bins");
         let mut all = members.iter().flatten();
-        if let (Some(only), None) = (all.next(), all.next()) {
-            let added = bins.add_one((store, root), (only, &mut self.buffers), logged, on.now);
-            if let Some(added) = added {
-                return added.map(u64::from);
-            }
-        }
-        bins.add((store, root), unique(members).into_iter(), Some(logged), on.now)
+        let planned = if let (Some(only), None) = (all.next(), all.next()) {
+            let buffers = &mut self.buffers;
+            bins::plan_one::<Members, J>((store, root), (only, Some(())), buffers, on.now)
+        } else {
+            let new = unique(members).into_iter().map(|member| (member, ()));
+            bins::plan::<Members, J>((store, root), new, std::iter::empty(), on.now)
+        };
+        let logged = (entry, on.hash.database());
+        Ok(planned?.make(store, Some(logged), on.now).new)
     }
 
     /// Adds members to a set that lies whole in its record.
@@ -158,18 +158,14 @@ impl Sets {
             let at = (on, found);
             elements::put_whole::<Members, J>(store, at, (&made, expires_at_ms), entry)
         } else {
-            let mut new = 0;
             let fill = |store: &mut Store<J>, root: u32| {
-                new = root;
-                let bins = self.bins.entry(root).or_default();
-                *bins = Bins::default();
-                bins.add((store, root), members.iter().copied(), None, on.now).map(drop)
+                let all = members.iter().map(|member| (*member, ()));
+                let none = std::iter::empty();
+                let planned = bins::plan::<Members, J>((store, root), all, none, on.now)?;
+                planned.make(store, None, on.now);
+                Ok(())
             };
-            let put = elements::make_parts::<Members, J>(store, (on, expires_at_ms), fill, entry);
-            if put.is_err() {
-                self.bins.remove(&new);
-            }
-            put
+            elements::make_parts::<Members, J>(store, (on, expires_at_ms), fill, entry)
         };
         self.scratch = made;
         put
@@ -207,7 +203,7 @@ impl Sets {
     ) -> Reply<'static> {
         let Some(held) = held else { return Reply::number(0) };
         let mut there = unique(members);
-        there.retain(|member| self.has(store, held, member));
+        there.retain(|member| Self::has(store, held, member));
         self.remove_these(store, (on, held), (&there, members))
     }
 
@@ -222,7 +218,7 @@ impl Sets {
         if removed == 0 {
             return Reply::number(0);
         }
-        if removed == self.length(store, held) && !is_filling(store, held) {
+        if removed == Self::length(store, held) && !is_filling(store, held) {
             keys::del(store, on);
             return Reply::number(removed as i64);
         }
@@ -230,12 +226,10 @@ impl Sets {
         let entry = Command::Of { key: on.key, request };
         let done = match held {
             Held::Parts(root) => {
-                let mut bins = *self.bins_of(root);
-                let from = (&mut *store, root.slot.slot);
+                let (from, gone) = ((&mut *store, root.slot.slot), there.iter().copied());
+                let planned = bins::plan::<Members, J>(from, std::iter::empty(), gone, on.now);
                 let logged = (&entry, on.hash.database());
-                let done = bins.remove(from, there.iter().copied(), logged, on.now);
-                self.bins.insert(root.slot.slot, bins);
-                done.map(drop)
+                planned.map(|planned| _ = planned.make(store, Some(logged), on.now))
             }
             Held::Whole(found) => self.remove_whole(store, (on, found), there, &entry),
         };
@@ -293,7 +287,7 @@ impl Sets {
             Ok(other) => other,
             Err(status) => return Reply::status(status),
         };
-        let is_there = self.has(store, held, member);
+        let is_there = Self::has(store, held, member);
         if !is_there || to.key == on.key {
             return Reply::number(is_there.into());
         }
@@ -326,7 +320,7 @@ impl Sets {
     ) -> Reply<'s> {
         let mut list = Vec::new();
         if let Some(held) = held {
-            let count = count.min(self.length(store, held));
+            let count = count.min(Self::length(store, held));
             if count > MAX_COMMAND_ITEMS as u64 {
                 return Reply::status(Status::TooLarge);
             }
@@ -345,7 +339,7 @@ impl Sets {
     /// Appends this many different members, each equally likely.
     fn choose<J: Journal>(&mut self, store: &Store<J>, held: Held, count: u64, list: &mut Vec<u8>) {
         let mut random = Random(self.draw(store));
-        let length = self.length(store, held);
+        let length = Self::length(store, held);
         if let (Held::Parts(root), true) = (held, count <= length / 4) {
             let root = root.slot.slot;
             // Bounded: after some lots the buckets are looked at in order.

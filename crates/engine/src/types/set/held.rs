@@ -1,7 +1,7 @@
 //! A set that was found, packed or of parts, and the questions that both answer.
 
-use super::bins::{Bins, Members};
-use super::one::Buffers;
+use super::members::Members;
+use crate::elements::bins::{self, Buffers};
 use crate::elements::{self, Held, packed_of};
 use crate::store::{Found, Store};
 use crate::types::object::On;
@@ -11,7 +11,6 @@ use remora_layout::part::root_word;
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 use remora_protocol::set::packs;
-use std::collections::BTreeMap;
 
 /// The sets of one shard.
 #[derive(Default)]
@@ -22,8 +21,6 @@ pub(crate) struct Sets {
     pub(super) buffers: Buffers,
     /// How many random numbers were drawn.
     pub(super) drawn: u64,
-    /// What is known of the large ones, by the slots of their root records.
-    pub(super) bins: BTreeMap<u32, Bins>,
 }
 
 impl Sets {
@@ -35,49 +32,38 @@ impl Sets {
         elements::find::<Members, J>(store, on)
     }
 
-    /// What is known of a large set.
-    pub(super) fn bins_of(&self, root: Found) -> &Bins {
-        &self.bins[&root.slot.slot]
-    }
-
     /// The record that holds a member.
-    pub(super) fn holder<J: Journal>(
-        &self,
-        store: &Store<J>,
-        held: Held,
-        member: &[u8],
-    ) -> Option<Found> {
+    fn holder<J: Journal>(store: &Store<J>, held: Held, member: &[u8]) -> Option<Found> {
         match held {
             Held::Whole(found) => packs(packed_of(store, found), member).then_some(found),
-            Held::Parts(root) => self.bins_of(root).find(store, root.slot.slot, member),
+            Held::Parts(root) => bins::find::<Members, J>(store, root.slot.slot, member),
         }
     }
 
     /// Whether a set has a member.
-    pub(super) fn has<J: Journal>(&self, store: &Store<J>, held: Held, member: &[u8]) -> bool {
+    pub(super) fn has<J: Journal>(store: &Store<J>, held: Held, member: &[u8]) -> bool {
         match held {
             Held::Whole(found) => packs(packed_of(store, found), member),
-            Held::Parts(root) => self.bins_of(root).has(store, root.slot.slot, member),
+            Held::Parts(root) => bins::has::<Members, J>(store, root.slot.slot, member),
         }
     }
 
     /// Members of a set.
-    pub(super) fn length<J: Journal>(&self, store: &Store<J>, held: Held) -> u64 {
+    pub(super) fn length<J: Journal>(store: &Store<J>, held: Held) -> u64 {
         match held {
             Held::Whole(found) => packed_set::count(packed_of(store, found)) as u64,
-            Held::Parts(root) => self.bins_of(root).members(),
+            Held::Parts(root) => store.parts.of(root.slot.slot).bins().members(),
         }
     }
 
     /// Whether a member is there, with a pointer to the record that says so, and a lease.
     pub(super) fn contains<J: Journal>(
-        &self,
         store: &mut Store<J>,
         (on, held): (On<'_>, Option<Held>),
         member: &[u8],
     ) -> Reply<'static> {
         let Some(held) = held else { return Reply::status(Status::NotFound) };
-        let holder = self.holder(store, held, member);
+        let holder = Self::holder(store, held, member);
         let status = if holder.is_some() { Status::Ok } else { Status::NotFound };
         let (record, root) = match held {
             Held::Whole(found) => (Some(found), 0),

@@ -1,35 +1,31 @@
 //! Sets: members without values. A small one lies whole in its record, packed
 //! ([`remora_layout::packed_set`]); a larger one has a root record and parts, most of which hold
-//! several members each ([`bins`]).
+//! several members each ([`crate::elements::bins`]).
 //!
 //! A change is logged by its result: members added, members removed, or the key removed.
 
-mod bins;
 mod change;
-mod combine;
 mod held;
-mod one;
+mod members;
 mod pop;
 mod read;
-mod table;
 mod transfer;
 
 pub(crate) use held::Sets;
 
 use super::content::Content;
 use super::object::{ChangeStep, DumpedPart, Listing, LongRead, On, Turn, Type, whole_read};
-use crate::elements::{self, Reading};
+use crate::elements::combine::{self, Asked, Combining, MemberReader, Names, WithScores};
+use crate::elements::{self, Reading, bins};
 use crate::store::{DumpAt, Now, Store};
-use bins::Members;
-use combine::Combining;
-use remora_arena::{Journal, Slot, state_in};
+use members::Members;
+use remora_arena::{Journal, Slot};
 use remora_layout::kind::Kind;
 use remora_layout::limits::RELEASE_RECORDS;
 use remora_layout::packed_set;
-use remora_layout::record::State;
 use remora_protocol::elements::Told;
 use remora_protocol::message::Status;
-use remora_protocol::set::SetCommand;
+use remora_protocol::set::{Combination, Others, SetCommand};
 use remora_protocol::{Reply, Request};
 
 impl<J: Journal> Type<J> for Sets {
@@ -57,9 +53,9 @@ impl<J: Journal> Type<J> for Sets {
             SetCommand::Pop { count } => self.pop(store, (on, held), count),
             SetCommand::Move { to_and_member } => self.move_to(store, (on, held), to_and_member),
             SetCommand::Length => {
-                Reply::number(held.map_or(0, |held| self.length(store, held) as i64))
+                Reply::number(held.map_or(0, |held| Self::length(store, held) as i64))
             }
-            SetCommand::Contains { member } => self.contains(store, (on, held), member),
+            SetCommand::Contains { member } => Self::contains(store, (on, held), member),
             SetCommand::ContainsMany { members } => self.contains_many(store, held, members),
             SetCommand::Scan { cursor, options } => self.scan(store, held, cursor, options),
             SetCommand::All
@@ -86,12 +82,10 @@ impl<J: Journal> Type<J> for Sets {
             return Ok(pop::begin(count));
         }
         if let SetCommand::Combine { how, others, count_to } = command {
-            let (combining, hashes) = Combining::begin(self, store, on, (how, others, count_to))?;
-            let read = LongRead::new(Kind::SET, Box::new(combining));
-            return Ok(LongRead { others: hashes, ..read });
+            return begin_combining(store, on, (how, others, count_to));
         }
         let held = Self::find(store, on)?;
-        let members = held.map_or(0, |held| self.length(store, held));
+        let members = held.map_or(0, |held| Self::length(store, held));
         let reading = match command {
             SetCommand::All => Reading::all::<Members, J>(store, (held, members), Told::Names),
             SetCommand::Random { count } => {
@@ -110,8 +104,8 @@ impl<J: Journal> Type<J> for Sets {
         found: &mut Vec<u8>,
         _now: Now,
     ) -> Result<Turn, Status> {
-        match read.state.downcast_mut::<Combining>() {
-            Some(combining) => combining.turn(self, store, found),
+        match read.state.downcast_mut::<Combining<Names>>() {
+            Some(combining) => combining.turn(store, &[names()], found),
             None => elements::read_turn::<Members, J>(store, read, found),
         }
     }
@@ -122,7 +116,11 @@ impl<J: Journal> Type<J> for Sets {
         on: On<'_>,
         read: &mut LongRead,
     ) -> Result<ChangeStep, Status> {
-        self.pop_on(store, on, read)
+        Self::pop_on(store, on, read)
+    }
+
+    fn scored(&self) -> Option<MemberReader<J, f64>> {
+        Some(combine::reader::<Members, WithScores, J>())
     }
 
     fn listing(&self) -> Option<Listing> {
@@ -130,11 +128,7 @@ impl<J: Journal> Type<J> for Sets {
     }
 
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
-        let is_released = store.release_parts(root, RELEASE_RECORDS, now);
-        if is_released {
-            self.bins.remove(&root);
-        }
-        is_released
+        store.release_parts(root, RELEASE_RECORDS, now)
     }
 
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64 {
@@ -151,7 +145,7 @@ impl<J: Journal> Type<J> for Sets {
     }
 
     fn dump(&self, store: &Store<J>, root: u32, at: &mut DumpAt, piece: &mut Vec<u8>) -> bool {
-        transfer::dump(store, (root, &self.bins[&root]), at, piece)
+        bins::dump::<Members, J>(store, root, at, piece)
     }
 
     fn begin_load(
@@ -160,7 +154,7 @@ impl<J: Journal> Type<J> for Sets {
         on: On<'_>,
         _head: &[u8],
     ) -> Result<Slot, Status> {
-        self.make_empty(store, on)
+        Self::make_empty(store, on)
     }
 
     fn load(
@@ -170,7 +164,7 @@ impl<J: Journal> Type<J> for Sets {
         root: u32,
         piece: &[u8],
     ) -> Result<(), Status> {
-        self.add_piece(store, on, root, piece)
+        Self::add_piece(store, on, root, piece)
     }
 
     fn requests(&self, part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
@@ -183,11 +177,24 @@ impl<J: Journal> Type<J> for Sets {
     }
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
-        // The parts of a dead one are released in turns.
-        let is_there = |root: &u32| state_in(&store.owner, *root) != State::Dead;
-        for (&root, bins) in self.bins.iter().filter(|(root, _)| is_there(root)) {
-            bins.audit(store, root)?;
-        }
-        store.parts.audit(&store.owner, &store.slots, Kind::SET_PART)
+        bins::audit::<Members, J>(store)
     }
+}
+
+/// How sets are read for a combination of sets.
+fn names<J: Journal>() -> MemberReader<J, ()> {
+    combine::reader::<Members, Names, J>()
+}
+
+fn begin_combining<J: Journal>(
+    store: &mut Store<J>,
+    on: On<'_>,
+    (how, others, count_to): (Combination, Others<'_>, Option<u64>),
+) -> Result<LongRead, Status> {
+    let join = |so_far, _| so_far;
+    let asked = Asked { how, before: others.before(), own_weight: 1.0, join, count_to };
+    let keys = others.keys().map(|key| (key, 1.0));
+    let (combining, hashes) = Combining::<Names>::begin(store, on, &asked, keys, &[names()])?;
+    let read = LongRead::new(Kind::SET, Box::new(combining));
+    Ok(LongRead { others: hashes, ..read })
 }

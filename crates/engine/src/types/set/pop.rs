@@ -5,8 +5,8 @@
 //! the read might have to keep too much: others see the set between two pieces. The reply has each
 //! member that has left, once.
 
-use super::bins::Members;
 use super::held::Sets;
+use super::members::Members;
 use crate::elements::{Held, Reading};
 use crate::store::Store;
 use crate::types::object::{ChangeStep, LongRead, On};
@@ -44,7 +44,6 @@ fn most_kept<J: Journal>(store: &Store<J>) -> u64 {
 impl Sets {
     /// The next piece.
     pub(super) fn pop_on<J: Journal>(
-        &mut self,
         store: &mut Store<J>,
         on: On<'_>,
         read: &mut LongRead,
@@ -53,7 +52,7 @@ impl Sets {
         let (taken, left) = (read.taken, count.saturating_sub(read.taken.elements));
         let held = Self::find(store, on)?.filter(|_| left > 0 && taken.bytes < POP_REPLY_BYTES);
         let Some(held) = held else { return Ok(ChangeStep::Ended(taken.elements as i64)) };
-        let members = self.length(store, held);
+        let members = Self::length(store, held);
         let piece = match held {
             Held::Whole(_) => left,
             Held::Parts(_)

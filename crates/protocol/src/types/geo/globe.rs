@@ -254,6 +254,21 @@ fn arc_sine(sine: f64) -> f64 {
     if sine < 1.0 - MARGIN { sine.asin() } else { f64::INFINITY }
 }
 
+/// The position of a member of a sorted set, if its score is that of one.
+///
+/// ```
+/// use remora_protocol::geo::{Position, position_of};
+///
+/// let score = Position::new(13.4, 52.5).unwrap().score();
+/// assert!(position_of(score).is_some());
+/// assert!([-1.0, 1e300, f64::INFINITY].iter().all(|of| position_of(*of).is_none()));
+/// ```
+pub fn position_of(score: f64) -> Option<Position> {
+    /// Scores of positions have 52 bits, and two more at the eastern and the northern edge.
+    const END: f64 = (1u64 << 54) as f64;
+    (0.0..END).contains(&score).then(|| Position::of_score(score))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,16 +1,8 @@
-//! Commands on GEO keys, and their encoding. Unlike a tree's name, a GEO key is in the same table
-//! as strings (docs/decisions/0025).
+//! Searches for members by their place, and their encoding. A sorted set whose scores are geohashes is
+//! what Redis calls a GEO key.
 //!
 //! ```text
-//! command   flags                     argument   value
-//! add       condition | 4: changed    0          places
-//! remove    0                         0          places
-//! scores    0                         0          places
-//! members   0                         0          -
-//! search    0                         0          query
-//! store     0                         0          places
-//!
-//! place     score 8 | distance 8 | bytes of the member 4 | member
+//! member    score 8 | distance 8 | bytes of the member 4 | member
 //! query     shape 4: 0 circle, 1 box | centre 4: 0 position, 1 member |
 //!           radius or width 8 | height 8 | enough 8 |
 //!           longitude 8 | latitude 8, or the member
@@ -20,11 +12,7 @@ mod globe;
 
 pub use globe::*;
 
-use crate::command::Condition;
-use crate::message::Status;
-use crate::types::operation::{Encoded, Operation};
-use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
+use remora_layout::limits::MAX_SORTED_MEMBER_BYTES;
 
 /// One member in a list.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -74,7 +62,7 @@ impl<'a> Members<'a> {
         let mut rest = list;
         while !rest.is_empty() {
             let (place, after) = split(rest)?;
-            if place.member.len() > MAX_MEMBER_BYTES || place.score.is_nan() {
+            if place.member.len() > MAX_SORTED_MEMBER_BYTES || place.score.is_nan() {
                 return None;
             }
             rest = after;
@@ -181,7 +169,7 @@ impl<'a> GeoSearch<'a> {
                 let (latitude, rest) = number(rest)?;
                 Centre::At(Position::new(longitude, latitude).filter(|_| rest.is_empty())?)
             }
-            1 if rest.len() <= MAX_MEMBER_BYTES => Centre::Member(rest),
+            1 if rest.len() <= MAX_SORTED_MEMBER_BYTES => Centre::Member(rest),
             _ => return None,
         };
         let is_size = |size: f64| size >= 0.0;
@@ -205,131 +193,13 @@ impl<'a> GeoQuery<'a> {
         GeoSearch::parse(bytes).map(|_| Self(bytes))
     }
 
+    /// The encoded query.
+    pub const fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// The search.
     pub fn search(self) -> GeoSearch<'a> {
         GeoSearch::parse(self.0).expect("checked when it was made")
-    }
-}
-
-/// One request about a GEO key. A key that holds a string is `WrongType`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GeoCommand<'a> {
-    /// Adds members, or gives them other scores. `number` counts the new ones.
-    /// Out of memory: those before the one that had no room are added.
-    Add {
-        /// When a member is set: `IfAbsent` only new ones, `IfPresent` only
-        /// those that are there.
-        condition: Condition,
-        /// `number` counts those with another score too.
-        tell_changed: bool,
-        /// The members with their scores.
-        places: Members<'a>,
-    },
-    /// Removes members; `number` counts those that were there.
-    Remove {
-        /// The members.
-        places: Members<'a>,
-    },
-    /// The value is the members' scores, 8 bytes each, NaN for absent ones; `number` is 1 if the
-    /// key exists.
-    Scores {
-        /// The members.
-        places: Members<'a>,
-    },
-    /// `number` counts the members; `NotFound` without the key.
-    Members,
-    /// The value is the members found, as [`Members`], in no order; `NotFound` without the key,
-    /// `NotDone` without the member that is the centre. `number` is the word of the `NodeRef` to
-    /// the key's tree, for a client that reads it; 0 if it cannot be read.
-    Search {
-        /// The query.
-        query: GeoQuery<'a>,
-    },
-    /// The key holds these members and nothing else from now on, whatever it
-    /// held; without members it is removed. `number` counts the members.
-    Store {
-        /// The members with their scores, each once.
-        places: Members<'a>,
-    },
-}
-
-/// Numbers of the operations.
-mod op {
-    pub const ADD: u8 = 0;
-    pub const REMOVE: u8 = 1;
-    pub const SCORES: u8 = 2;
-    pub const MEMBERS: u8 = 3;
-    pub const SEARCH: u8 = 4;
-    pub const STORE: u8 = 5;
-}
-
-/// Flag of an add: changed ones are counted too.
-const TELL_CHANGED: u8 = 4;
-
-impl<'a> Operation<'a> for GeoCommand<'a> {
-    const KIND: Kind = Kind::GEO;
-    const COUNT: u8 = op::STORE + 1;
-
-    fn decode(from: Encoded<'a>) -> Result<Self, Status> {
-        let Encoded { op, flags, argument, value } = from;
-        if argument != 0 {
-            return Err(Status::Malformed);
-        }
-        // One command is one turn of its shard.
-        let places = || {
-            let places = Members::parse(value).ok_or(Status::Malformed)?;
-            match places.iter().nth(MAX_COMMAND_MEMBERS) {
-                Some(_) => Err(Status::TooLarge),
-                None => Ok(places),
-            }
-        };
-        let condition = match flags & !TELL_CHANGED {
-            0 => Condition::Always,
-            1 => Condition::IfAbsent,
-            2 => Condition::IfPresent,
-            _ => return Err(Status::Malformed),
-        };
-        match op {
-            op::ADD => {
-                let tell_changed = flags & TELL_CHANGED != 0;
-                Ok(Self::Add { condition, tell_changed, places: places()? })
-            }
-            _ if flags != 0 => Err(Status::Malformed),
-            op::REMOVE => Ok(Self::Remove { places: places()? }),
-            op::SCORES => Ok(Self::Scores { places: places()? }),
-            op::MEMBERS if value.is_empty() => Ok(Self::Members),
-            op::SEARCH => {
-                Ok(Self::Search { query: GeoQuery::parse(value).ok_or(Status::Malformed)? })
-            }
-            op::STORE => Ok(Self::Store { places: places()? }),
-            _ => Err(Status::Malformed),
-        }
-    }
-
-    fn encode<'s>(&'s self, _scratch: &'s mut Vec<u8>) -> Encoded<'s> {
-        let (op, flags, value): (u8, u8, &[u8]) = match *self {
-            Self::Add { condition, tell_changed, places } => {
-                let told = if tell_changed { TELL_CHANGED } else { 0 };
-                (op::ADD, condition as u8 | told, places.0)
-            }
-            Self::Remove { places } => (op::REMOVE, 0, places.0),
-            Self::Scores { places } => (op::SCORES, 0, places.0),
-            Self::Members => (op::MEMBERS, 0, &[]),
-            Self::Search { query } => (op::SEARCH, 0, query.0),
-            Self::Store { places } => (op::STORE, 0, places.0),
-        };
-        Encoded { op, flags, argument: 0, value }
-    }
-
-    fn is_write(&self) -> bool {
-        matches!(self, Self::Add { .. } | Self::Remove { .. } | Self::Store { .. })
-    }
-
-    fn grows(&self) -> bool {
-        matches!(self, Self::Add { .. } | Self::Store { .. })
-    }
-
-    fn is_long(&self) -> bool {
-        matches!(self, Self::Search { .. })
     }
 }

@@ -1,18 +1,21 @@
 //! Searches of GEO keys: GEOSEARCH, GEORADIUS and their kin. As in Redis, a key that holds a string
 //! gives its error before any error in the search's arguments.
 
-use super::numbers::{distance, position, scores};
-use super::words::{self, GEO, LATITUDE, LONGITUDE, MEMBER, UNIT, UNITS, member, number, unit};
-use crate::arguments::KEY;
+use super::numbers::{distance, position};
+use super::words::{self, GEO, LATITUDE, LONGITUDE, MEMBER, UNIT, UNITS, member, unit};
+use crate::arguments::{KEY, kept};
+use crate::commands::sorted::scores;
 use crate::form::{GeoError, GeoForm, Order, ReplyForm, Stored};
 use crate::keys::{self, key};
+use crate::numbers::float;
 use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, KeyPlaces, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members, Shape};
-use remora_protocol::integer;
+use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Member, Members, Shape};
 use remora_protocol::message::Status;
+use remora_protocol::sorted::{Scored, SortedCommand};
+use remora_protocol::{Items, integer};
 use std::cmp::Ordering;
 
 const DESTINATION: Argument = Argument::new("destination", Kind::Key);
@@ -230,7 +233,7 @@ fn search<'a>(words: Words<'a>, form: Form) -> ParseResult<'a> {
     let error = match search.parse(words, form) {
         Ok(encoded) => {
             let query = GeoQuery::parse(words.keep(encoded)).expect("it was just made");
-            let request = GeoCommand::Search { query }.request();
+            let request = SortedCommand::Search { query }.request();
             let form = ReplyForm::GeoFound(search.form);
             return Ok(match search.store_to.map(keys::key).transpose()? {
                 Some(to) => Request::Store { key, request, form, to },
@@ -241,10 +244,9 @@ fn search<'a>(words: Words<'a>, form: Form) -> ParseResult<'a> {
     };
     let mut asked = Vec::new();
     if let Some(Centre::Member(member)) = search.centre {
-        Members::push(&mut asked, &Member { member, ..Member::default() });
+        Items::push(&mut asked, member);
     }
-    let places = Members::parse(words.keep(asked)).expect("it was just made");
-    let request = GeoCommand::Scores { places }.request();
+    let request = SortedCommand::Scores { members: kept(words, asked) }.request();
     Ok(Request::Object { key, request, form: ReplyForm::GeoRefused(error) })
 }
 
@@ -371,7 +373,7 @@ impl<'a> Search<'a> {
 
 /// A circle and its unit.
 fn circle(words: Words<'_>, at: usize) -> Result<(Shape, f64), GeoError> {
-    let radius = number(words.get(at)).ok_or(GeoError::Size("radius"))?;
+    let radius = float(words.get(at)).ok_or(GeoError::Size("radius"))?;
     if radius < 0.0 {
         return Err(GeoError::NegativeRadius);
     }
@@ -381,8 +383,8 @@ fn circle(words: Words<'_>, at: usize) -> Result<(Shape, f64), GeoError> {
 
 /// A box and its unit.
 fn rectangle(words: Words<'_>, at: usize) -> Result<(Shape, f64), GeoError> {
-    let width = number(words.get(at)).ok_or(GeoError::Size("width"))?;
-    let height = number(words.get(at + 1)).ok_or(GeoError::Size("height"))?;
+    let width = float(words.get(at)).ok_or(GeoError::Size("width"))?;
+    let height = float(words.get(at + 1)).ok_or(GeoError::Size("height"))?;
     if width < 0.0 || height < 0.0 {
         return Err(GeoError::NegativeBox);
     }
@@ -500,7 +502,7 @@ fn in_order(found: &[u8], form: &GeoForm) -> Vec<usize> {
     places.into_iter().map(|(_, at)| at).collect()
 }
 
-/// The content for another key, from the members found (both as [`Members`] encodes them).
+/// The content for another key, as [`Scored`], from the members found (as [`Members`] encodes them).
 pub fn stored(found: &[u8], form: &GeoForm) -> Vec<u8> {
     let mut list = Vec::new();
     for at in in_order(found, form) {
@@ -509,7 +511,7 @@ pub fn stored(found: &[u8], form: &GeoForm) -> Vec<u8> {
             Some(Stored::Distance) => place.distance / form.unit,
             _ => place.score,
         };
-        Members::push(&mut list, &Member { score, distance: 0.0, ..place });
+        Scored::push(&mut list, score, place.member);
     }
     list
 }

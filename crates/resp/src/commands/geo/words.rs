@@ -2,10 +2,10 @@
 
 use crate::error::CommandError;
 use crate::form::GeoError;
-use crate::limits::MAX_NUMBER_BYTES;
+use crate::numbers::float;
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind};
 use crate::wire::Words;
-use remora_layout::limits::MAX_MEMBER_BYTES;
+use remora_layout::limits::MAX_SORTED_MEMBER_BYTES;
 use remora_protocol::geo::Position;
 
 pub(super) const MEMBER: Argument = Argument::new("member", Kind::String);
@@ -38,19 +38,12 @@ impl From<GeoError> for CommandError {
 }
 
 pub(super) fn member(word: &[u8]) -> Result<&[u8], GeoError> {
-    if word.len() > MAX_MEMBER_BYTES { Err(GeoError::MemberTooLong) } else { Ok(word) }
-}
-
-/// A number, which may be infinite but not for being too large.
-pub(super) fn number(word: &[u8]) -> Option<f64> {
-    let text = str::from_utf8(word).ok().filter(|text| text.len() <= MAX_NUMBER_BYTES)?;
-    let number = text.parse::<f64>().ok().filter(|number| !number.is_nan())?;
-    (number.is_finite() || text.contains(['i', 'I'])).then_some(number)
+    if word.len() > MAX_SORTED_MEMBER_BYTES { Err(GeoError::MemberTooLong) } else { Ok(word) }
 }
 
 pub(super) fn position(words: Words<'_>, at: usize) -> Result<Position, GeoError> {
-    let longitude = number(words.get(at)).ok_or(GeoError::NotAFloat)?;
-    let latitude = number(words.get(at + 1)).ok_or(GeoError::NotAFloat)?;
+    let longitude = float(words.get(at)).ok_or(GeoError::NotAFloat)?;
+    let latitude = float(words.get(at + 1)).ok_or(GeoError::NotAFloat)?;
     Position::new(longitude, latitude).ok_or(GeoError::Pair(longitude, latitude))
 }
 

@@ -74,7 +74,8 @@ impl Steps for Combine {
             return self.ask(keys, Some(&items), ask);
         }
         if reply.number > MAX_COMMAND_MEMBERS as i64 {
-            return Step::Store { key: 0, kind: Kind::SET, items };
+            let first_bytes = Items::first_bytes;
+            return Step::Store { key: 0, kind: Kind::SET, items, first_bytes };
         }
         let Some(members) = Items::parse(&items) else {
             return Step::Done(OwnedReply::status(Status::Malformed));

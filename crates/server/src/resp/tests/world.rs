@@ -332,12 +332,10 @@ impl World {
         while let Some(job) = waiting.pop_front() {
             jobs.execute(shard, job, Now::default());
         }
-        while jobs.has_work() {
+        // As the shard's loop does.
+        while jobs.has_work() || shard.wants_release() {
             jobs.turn(shard, Now::default());
-            // As the shard's loop does.
-            if shard.wants_release() {
-                shard.release_some(Now::default());
-            }
+            shard.release_some(Now::default());
         }
     }
 

@@ -1,0 +1,178 @@
+//! Memory for several changes at once, so that they are planned as one.
+
+use super::tree::{Options, Tree, TreeError};
+use crate::pool::Arena;
+use remora_arena::{Journal, Owner};
+use remora_layout::btree::{ENTRY_HEAD_BYTES, ORDERED_HEADER_BYTES, leaf_value_bytes, room_bytes};
+use remora_layout::limits::{MAX_TREE_HEIGHT, WORD_BYTES};
+use remora_layout::node::NodeRef;
+use std::collections::BTreeMap;
+
+impl Tree {
+    /// Takes memory, so that insertions, moves or new values at these keys do not fail for lack of it, made
+    /// one after the other. Nodes that they do not need are used by later changes. No address is held
+    /// meanwhile ([`Tree::hold`]): a node that is held is divided into two new ones.
+    ///
+    /// Keys whose leaves have room take no memory. One change alone needs no reserve: its plan takes what
+    /// its path needs.
+    ///
+    /// # Errors
+    /// There is no memory for so many.
+    ///
+    /// ```
+    /// # use remora_arena::{NoJournal, Owner, Slots};
+    /// # use remora_index::btree::{Arena, Options, Tree};
+    /// # use remora_layout::btree::{KeyForm, ORDERED_ROOT_BYTES, Value};
+    /// # use remora_layout::{limits::PAGE_BYTES, node::{Home, NodeRef}};
+    /// # let mut owner = Owner::heap(1 << 20, NoJournal);
+    /// # let mut slots = Slots::new(PAGE_BYTES, 1 << 20);
+    /// # let slot = slots.allocate(&mut owner, ORDERED_ROOT_BYTES, 0)?;
+    /// # let at = NodeRef { slot: slot.slot, generation: slot.generation };
+    /// # let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
+    /// # let home = Home { region: 0, secret: 7 };
+    /// let mut tree = Tree::create(&mut arena, home, at, Options::of(KeyForm::Bytes, 64, 64, 0))?;
+    /// let members = [b"10 one", b"12 two", b"17 six"];
+    /// tree.reserve(&mut arena, members)?;
+    /// for member in members {
+    ///     tree.set(&mut arena, member, Value::of(b"")).expect("memory is reserved");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<(), TreeError> {
+        let nodes = self.nodes_for(arena.owner, keys);
+        Ok(self.pool.reserve(arena, nodes)?)
+    }
+
+    /// Nodes that entries with these keys take at most: each divides one node of a level at most, and none
+    /// that has room for all that come to it.
+    fn nodes_for<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> usize {
+        let value = leaf_value_bytes(self.options.value_bytes);
+        let mut level = BTreeMap::<Vec<NodeRef>, Load>::new();
+        for key in keys {
+            let mut path = Vec::new();
+            let leaf = self.descend(owner, key.as_ref(), |at, _| path.push(at));
+            path.push(leaf);
+            level.entry(path).or_default().add(1, ENTRY_HEAD_BYTES + key.as_ref().len() + value);
+        }
+        let mut nodes = 0;
+        // Bounded: each level is nearer to the root.
+        while !level.is_empty() {
+            let mut above = BTreeMap::<Vec<NodeRef>, Load>::new();
+            for (mut path, load) in level {
+                let Some(at) = path.pop().filter(|at| !self.has_room(owner, *at, load)) else {
+                    continue;
+                };
+                nodes += load.entries;
+                if at == self.header.root {
+                    nodes += self.nodes_above_root(load.entries);
+                } else {
+                    let bytes = load.entries * (ENTRY_HEAD_BYTES + self.options.key_bytes);
+                    above.entry(path).or_default().add(load.entries, bytes);
+                }
+            }
+            level = above;
+        }
+        nodes
+    }
+
+    /// Nodes above the root, if that is divided so often: each new root has two entries first, and is
+    /// divided after it has filled up.
+    fn nodes_above_root(&self, divisions: usize) -> usize {
+        let room = self.least_entries(ORDERED_HEADER_BYTES).min(self.options.fan_out);
+        let full = (divisions - 1) / room.saturating_sub(1).max(1);
+        let full = full.min(usize::from(MAX_TREE_HEIGHT - self.header.height));
+        1 + full * (divisions + 1)
+    }
+
+    /// Whether a node is not divided by what comes to it.
+    fn has_room<J: Journal>(&self, owner: &Owner<J>, at: NodeRef, load: Load) -> bool {
+        let (node, options) = (self.node(owner, at), &self.options);
+        // The payloads of a leaf may take another form, with a word more for each.
+        let more = if node.is_leaf() { node.entries() * WORD_BYTES } else { 0 };
+        let bytes = node.used_bytes() + more + load.bytes + PADDING_BYTES;
+        node.entries() + load.entries <= options.fan_out
+            && bytes <= room_bytes(options.node_bytes, node.is_leaf(), options.fan_out)
+    }
+
+    /// Entries for which an inner node has room that uses so many bytes, however long they are.
+    fn least_entries(&self, used: usize) -> usize {
+        let Options { node_bytes, fan_out, key_bytes, .. } = self.options;
+        let room = room_bytes(node_bytes, false, fan_out);
+        room.saturating_sub(used + PADDING_BYTES) / (ENTRY_HEAD_BYTES + key_bytes)
+    }
+}
+
+/// What comes to a node.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    entries: usize,
+    bytes: usize,
+}
+
+impl Load {
+    fn add(&mut self, entries: usize, bytes: usize) {
+        (self.entries, self.bytes) = (self.entries + entries, self.bytes + bytes);
+    }
+}
+
+/// What the parts of a node take more to whole words, at most.
+const PADDING_BYTES: usize = 3 * WORD_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Arena, Options, Tree};
+    use remora_arena::{NoJournal, Owner, Slots};
+    use remora_layout::btree::{KeyForm, ORDERED_ROOT_BYTES, Value};
+    use remora_layout::limits::PAGE_BYTES;
+    use remora_layout::node::{Home, NodeRef};
+    use remora_testing::Random;
+
+    #[test]
+    fn insertions_take_no_more_nodes_than_are_reserved_for_them_and_some_take_all() {
+        let (mut random, mut roots) = (Random::new(6), 0);
+        for (fan_out, longest) in [(4, 9), (4, 256), (16, 256)] {
+            let mut owner = Owner::heap(32 << 20, NoJournal);
+            let mut slots = Slots::new(PAGE_BYTES, 32 << 20);
+            let slot = slots.allocate(&mut owner, ORDERED_ROOT_BYTES, 0).unwrap();
+            let at = NodeRef { slot: slot.slot, generation: slot.generation };
+            let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
+            let home = Home { region: 0, secret: 7 };
+            let options = Options::of(KeyForm::Bytes, fan_out, longest, 0);
+            let mut tree = Tree::create(&mut arena, home, at, options).unwrap();
+            let (mut all, mut reserved, mut needed) = (0, 0, 0);
+            for _ in 0..800 {
+                let entries = random.pick(&[1, 1, 1, 2, 7, 30]);
+                let keys: Vec<Vec<u8>> = (0..entries)
+                    .map(|_| {
+                        let bytes = random.pick(&[9, longest]);
+                        random.bytes(bytes)
+                    })
+                    .collect();
+                let (most, nodes) = (tree.nodes_for(arena.owner, &keys), tree.nodes());
+                let height = tree.header().height;
+                for key in &keys {
+                    tree.set(&mut arena, key, Value::of(b"")).unwrap();
+                }
+                let taken = (tree.nodes() - nodes) as usize;
+                assert!(taken <= most, "{entries} entries take {taken} of {most} nodes");
+                let grew = tree.header().height > height;
+                all += usize::from(taken > 0 && taken == most);
+                roots += usize::from(grew && taken == most);
+                // Keys of one leaf each: few of them are divided.
+                reserved += if entries == 1 { most } else { 0 };
+                needed += if entries == 1 { taken } else { 0 };
+            }
+            assert!(all > 20, "{fan_out}, {longest}: {all}");
+            assert!(reserved <= 4 * needed, "{reserved} reserved, {needed} needed");
+        }
+        assert!(roots > 0, "no new root takes all");
+    }
+}
