@@ -1,0 +1,243 @@
+//! One user: whether it may log in, its passwords and its selectors.
+
+use crate::call::{Call, Channel, Denied, Key};
+use crate::commands::Commands;
+use crate::error::RuleError;
+use crate::password::PasswordHash;
+use crate::pattern::is_one_word;
+use crate::rights::Rights;
+use remora_layout::limits::{MAX_ACL_PASSWORDS, MAX_ACL_SELECTORS};
+use std::sync::Arc;
+use subtle::Choice;
+
+/// A user. It does not change: ACL SETUSER makes another of the same name, so that threads may
+/// share it.
+#[derive(Clone, Debug)]
+pub struct User {
+    name: Arc<[u8]>,
+    is_on: bool,
+    needs_no_password: bool,
+    /// Whether RESTORE checks what this user sends, if a rule said so.
+    sanitizes: Option<bool>,
+    passwords: Vec<PasswordHash>,
+    root: Rights,
+    selectors: Vec<Rights>,
+    is_unrestricted: bool,
+    reads_everything: bool,
+}
+
+impl User {
+    /// A user that may do nothing.
+    pub(crate) fn new(name: &[u8]) -> Self {
+        Self {
+            name: name.into(),
+            is_on: false,
+            needs_no_password: false,
+            sanitizes: None,
+            passwords: Vec::new(),
+            root: Rights::default(),
+            selectors: Vec::new(),
+            is_unrestricted: false,
+            reads_everything: false,
+        }
+    }
+
+    /// The user `default` of a new server: it needs no password and may do all.
+    pub(crate) fn new_default(commands: &impl Commands) -> Self {
+        let mut user = Self::new(b"default");
+        for rule in ["+@all", "~*", "&*", "on", "nopass"] {
+            user.apply(commands, rule.as_bytes()).expect("a rule");
+        }
+        user.refresh(commands);
+        user
+    }
+
+    /// Applies one rule. [`refresh`](Self::refresh) must follow the last.
+    pub(crate) fn apply(&mut self, commands: &impl Commands, rule: &[u8]) -> Result<(), RuleError> {
+        let is = |name: &str| rule.eq_ignore_ascii_case(name.as_bytes());
+        match rule {
+            [] => {}
+            _ if is("on") => self.is_on = true,
+            _ if is("off") => self.is_on = false,
+            _ if is("skip-sanitize-payload") => self.sanitizes = Some(false),
+            _ if is("sanitize-payload") => self.sanitizes = Some(true),
+            _ if is("nopass") => self.set_passwords(true),
+            _ if is("resetpass") => self.set_passwords(false),
+            [b'>', password @ ..] => self.add_password(PasswordHash::of(password))?,
+            [b'#', hash @ ..] => self.add_password(PasswordHash::from_hex(hash)?)?,
+            [b'<', password @ ..] => self.remove_password(&PasswordHash::of(password))?,
+            [b'!', hash @ ..] => self.remove_password(&PasswordHash::from_hex(hash)?)?,
+            [b'(', rules @ .., b')'] => self.add_selector(commands, rules)?,
+            _ if is("clearselectors") => self.selectors.clear(),
+            _ if is("reset") => {
+                *self = Self { sanitizes: Some(true), ..Self::new(&self.name) };
+            }
+            _ => self.root.apply(commands, rule)?,
+        }
+        Ok(())
+    }
+
+    fn add_selector(&mut self, commands: &impl Commands, rules: &[u8]) -> Result<(), RuleError> {
+        if self.selectors.len() == MAX_ACL_SELECTORS {
+            return Err(RuleError::Limit("MAX_ACL_SELECTORS"));
+        }
+        let mut rights = Rights::default();
+        for rule in rules.split(|byte| !is_one_word(&[*byte])).filter(|rule| !rule.is_empty()) {
+            // Such a word would end the selector when its line is read again.
+            if rule.ends_with(b")") {
+                return Err(RuleError::Syntax);
+            }
+            rights.apply(commands, rule)?;
+        }
+        self.selectors.push(rights);
+        Ok(())
+    }
+
+    /// Removes all passwords; then every one is right, or none.
+    fn set_passwords(&mut self, needs_none: bool) {
+        self.passwords.clear();
+        self.needs_no_password = needs_none;
+    }
+
+    fn add_password(&mut self, hash: PasswordHash) -> Result<(), RuleError> {
+        if !bool::from(self.has_password(&hash)) {
+            if self.passwords.len() == MAX_ACL_PASSWORDS {
+                return Err(RuleError::Limit("MAX_ACL_PASSWORDS"));
+            }
+            self.passwords.push(hash);
+        }
+        self.needs_no_password = false;
+        Ok(())
+    }
+
+    fn remove_password(&mut self, hash: &PasswordHash) -> Result<(), RuleError> {
+        let count = self.passwords.len();
+        self.passwords.retain(|known| !bool::from(known.ct_eq(hash)));
+        if self.passwords.len() == count { Err(RuleError::NoSuchPassword) } else { Ok(()) }
+    }
+
+    /// Whether a hash is one of the passwords: all are compared, whatever the first ones are.
+    pub(crate) fn has_password(&self, hash: &PasswordHash) -> Choice {
+        self.passwords.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(hash))
+    }
+
+    /// Finds out what [`check`](Self::check) answers at once.
+    pub(crate) fn refresh(&mut self, commands: &impl Commands) {
+        let is_unrestricted = self.rights().any(|rights| rights.is_unrestricted(commands));
+        let reads_everything = self.rights().any(|rights| rights.reads_everything(commands));
+        (self.is_unrestricted, self.reads_everything) = (is_unrestricted, reads_everything);
+    }
+
+    /// The root's rights, then those of the selectors.
+    fn rights(&self) -> impl Iterator<Item = &Rights> {
+        std::iter::once(&self.root).chain(&self.selectors)
+    }
+
+    /// Whether the user may make a call. It allocates nothing.
+    ///
+    /// # Errors
+    /// What the call is refused for.
+    #[inline]
+    pub fn check<'a>(
+        &self,
+        commands: &impl Commands,
+        call: &Call<
+            'a,
+            impl Iterator<Item = Key<'a>> + Clone,
+            impl Iterator<Item = Channel<'a>> + Clone,
+        >,
+    ) -> Result<(), Denied> {
+        if self.is_unrestricted {
+            return Ok(());
+        }
+        let mut denied = Denied::Command;
+        for rights in self.rights() {
+            match rights.check(commands, call) {
+                Ok(()) => return Ok(()),
+                Err(other) => denied = denied.max(other),
+            }
+        }
+        Err(denied)
+    }
+
+    /// Whether the user may read every key by every command of the category `read`: then a client
+    /// may read memory by itself.
+    pub fn may_read_everything(&self) -> bool {
+        self.is_unrestricted || self.reads_everything
+    }
+
+    /// Whether the user may do all.
+    pub fn is_unrestricted(&self) -> bool {
+        self.is_unrestricted
+    }
+
+    /// The name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Whether the user may log in. Connections that are logged in go on.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Whether every password is right. If it is `default`, a new connection is logged in.
+    pub fn needs_no_password(&self) -> bool {
+        self.needs_no_password
+    }
+
+    /// Whether RESTORE must check what this user sends.
+    pub fn sanitizes_payload(&self) -> bool {
+        self.sanitizes != Some(false)
+    }
+
+    /// The flags of ACL GETUSER.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = [
+            Some(if self.is_on { "on" } else { "off" }),
+            self.needs_no_password.then_some("nopass"),
+            self.sanitizes.map(|on| if on { "sanitize-payload" } else { "skip-sanitize-payload" }),
+        ];
+        flags.into_iter().flatten()
+    }
+
+    /// The hashes of the passwords, for ACL GETUSER and the users' file. They are secrets.
+    pub fn password_hashes(&self) -> impl Iterator<Item = String> {
+        self.passwords.iter().map(PasswordHash::to_hex)
+    }
+
+    /// The rights outside of selectors.
+    pub fn root(&self) -> &Rights {
+        &self.root
+    }
+
+    /// The rights of the selectors.
+    pub fn selectors(&self) -> &[Rights] {
+        &self.selectors
+    }
+
+    /// The line of ACL LIST and of the users' file. It has the hashes of passwords.
+    pub fn describe(&self) -> Vec<u8> {
+        let mut line = [b"user ", &*self.name, b" "].concat();
+        for flag in self.flags() {
+            line.extend_from_slice(flag.as_bytes());
+            line.push(b' ');
+        }
+        for hash in self.password_hashes() {
+            line.push(b'#');
+            line.extend_from_slice(hash.as_bytes());
+            line.push(b' ');
+        }
+        line.extend_from_slice(&self.root.describe());
+        for selector in &self.selectors {
+            line.extend_from_slice(&[b" (", &selector.describe()[..], b")"].concat());
+        }
+        line
+    }
+
+    /// About the heap bytes of the user.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let rights = self.rights().map(Rights::heap_bytes).sum::<usize>();
+        256 + self.name.len() + 32 * self.passwords.len() + 256 * self.selectors.len() + rights
+    }
+}
