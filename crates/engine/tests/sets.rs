@@ -410,6 +410,24 @@ fn in_turns(
     }
 }
 
+/// Members that come to the key after the last one has left are not popped.
+#[test]
+fn what_comes_after_the_last_member_has_left_is_not_popped() {
+    for members in [3, 3_000] {
+        let mut shard = shard(64 << 20, Eviction::None);
+        let model = fill(&mut shard, b"s", 0..members);
+        let mut is_first = true;
+        let (found, number, _) = in_turns(&mut shard, SetCommand::Pop { count: 10_000 }, |shard| {
+            if std::mem::take(&mut is_first) {
+                assert_eq!(add(shard, b"s", &[&member(0)]), (Status::Ok, 1));
+            }
+        });
+        assert!(!is_first, "it has turns");
+        assert_eq!((number as u64, as_set(&found)), (members, model));
+        assert_eq!(all(&mut shard, b"s"), Set::from([member(0)]));
+    }
+}
+
 #[test]
 fn more_members_than_one_change_may_take_leave_in_pieces() {
     const COUNT: u64 = MAX_COMMAND_ITEMS as u64 + 10_000;

@@ -193,6 +193,30 @@ fn all_members_are_popped_as_one_change() {
     shard.audit().unwrap();
 }
 
+/// Members that come to the key after the last one has left are not popped: one that comes again would
+/// be popped twice.
+#[test]
+fn what_comes_after_the_last_member_has_left_is_not_popped() {
+    for members in [3, 300] {
+        let (mut shard, mut random) = (shard(64 << 20), Random::new(7));
+        let held = fill(&mut shard, members, &mut random);
+        let command = SortedCommand::Pop { count: 10_000, from_greatest: false };
+        let again = scored::scored([(-5.0, &member(0)[..])]);
+        let mut is_first = true;
+        let told = in_turns(&mut shard, (KEY, command), NOW, |shard| {
+            if std::mem::take(&mut is_first) {
+                assert_eq!(of(shard, KEY, SortedCommand::Length, NOW).1, 0);
+                assert_eq!(of(shard, KEY, scored::add(&again), NOW).1, 1);
+            }
+        });
+        let (found, number, _) = told.unwrap();
+        assert!(entries(&found) == in_order(&held));
+        assert_eq!(number as usize, held.len());
+        assert_eq!(scored::all(&mut shard, KEY, NOW), [((-5.0_f64).to_bits(), member(0))]);
+        shard.audit().unwrap();
+    }
+}
+
 #[test]
 fn a_long_range_is_removed_in_pieces() {
     let ranges = [

@@ -5,6 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+/// Deaths of the server's process in one world: one that dies while it loads a long log comes to its
+/// end too.
+const MOST_CRASHES: u64 = 200;
+
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
@@ -133,11 +137,16 @@ impl Faults {
     /// Whether a fault strikes here and now.
     pub fn strikes(&self, fault: Fault) -> bool {
         let Some(&ppm) = self.ppm.get(&fault).filter(|_| !self.stopped.get()) else { return false };
-        let strikes = self.world.draw(|random| random.happens(ppm));
-        if strikes {
-            *self.struck.borrow_mut().entry(fault).or_default() += 1;
+        if !self.world.draw(|random| random.happens(ppm)) {
+            return false;
         }
-        strikes
+        let mut struck = self.struck.borrow_mut();
+        let times = struck.entry(fault).or_default();
+        if fault == Fault::ServerCrash && *times == MOST_CRASHES {
+            return false;
+        }
+        *times += 1;
+        true
     }
 
     /// Stops all faults.

@@ -13,6 +13,9 @@ use std::fmt;
 const MOST_HARD_KEYS: u64 = 8;
 /// Steps for each key behind those.
 const FEW_STEPS: usize = 5_000;
+/// Removals, increments and expiries of a key whose outcome is unknown, at most before clients leave it
+/// alone: each of them doubles the ways in which its calls may have happened.
+const MOST_OPEN: u32 = 6;
 
 /// A promise that was broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +38,8 @@ pub struct History {
     keys: BTreeMap<Register, Vec<Call<KeyOp>>>,
     /// Calls whose effect is unknown, although calls that follow them had an effect.
     optional: BTreeSet<(Register, usize)>,
+    /// Calls of each key since the last restart whose outcome is unknown, and hard to judge.
+    open: BTreeMap<Register, u32>,
     /// The events of trees.
     pub places: Places,
     /// The calls about lists.
@@ -75,6 +80,9 @@ impl History {
     ) -> Begun {
         self.calls += 1;
         self.note(now_ns, client, format_args!("{key} begins {op:?}"));
+        if op.is_hard_if_unknown() {
+            *self.open.entry(key).or_default() += 1;
+        }
         let calls = self.keys.entry(key).or_default();
         let follows = follows.map(|first| first.at);
         calls.push(Call { invoked_ns: now_ns, returned_ns: None, follows, op });
@@ -119,8 +127,23 @@ impl History {
     /// The call has come to its end with this result.
     pub fn end(&mut self, client: u32, begun: Begun, now_ns: u64, op: KeyOp) {
         self.note(now_ns, client, format_args!("{} ends {op:?}", begun.key));
+        self.ended(begun, now_ns, op);
+    }
+
+    fn ended(&mut self, begun: Begun, now_ns: u64, op: KeyOp) {
         let call = &mut self.keys.get_mut(&begun.key).expect("it was begun")[begun.at];
+        if call.op.is_hard_if_unknown()
+            && let Some(open) = self.open.get_mut(&begun.key)
+        {
+            // A restart has settled those before it.
+            *open = open.saturating_sub(1);
+        }
         (call.returned_ns, call.op) = (Some(now_ns), op);
+    }
+
+    /// Whether so many calls of a key have an unknown outcome that no more should come.
+    pub fn is_unsettled(&self, key: Register) -> bool {
+        self.open.get(&key).is_some_and(|&open| open >= MOST_OPEN)
     }
 
     /// The call had no effect and no result: it was refused, or only read.
@@ -128,9 +151,7 @@ impl History {
         self.note(now_ns, client, format_args!("{} has no effect: {why}", begun.key));
         // As if it had not returned: a GET of nothing needs no explanation, but a write might take
         // effect.
-        let call = &mut self.keys.get_mut(&begun.key).expect("it was begun")[begun.at];
-        call.op = KeyOp::Nothing;
-        call.returned_ns = Some(now_ns);
+        self.ended(begun, now_ns, KeyOp::Nothing);
     }
 
     /// The call's outcome stays unknown, and so does whether earlier calls of its session were
@@ -147,6 +168,7 @@ impl History {
 
     /// The server began anew with nothing, between these times.
     pub fn clear_all(&mut self, from_ns: u64, to_ns: u64) {
+        self.open.clear();
         for calls in self.keys.values_mut() {
             let op = KeyOp::Restart;
             calls.push(Call { invoked_ns: from_ns, returned_ns: Some(to_ns), follows: None, op });

@@ -217,6 +217,15 @@ impl KeyOp {
         }
     }
 
+    /// Whether the search has many ways to place it if its outcome is unknown. A write of a new number
+    /// happened if that is seen.
+    pub(crate) fn is_hard_if_unknown(&self) -> bool {
+        matches!(
+            self,
+            Self::Incr { .. } | Self::Del { .. } | Self::DelWithin { .. } | Self::Expire { .. }
+        )
+    }
+
     pub(super) fn need(&self) -> Need {
         let is_there = |is| if is { Need::Present } else { Need::Absent };
         match *self {

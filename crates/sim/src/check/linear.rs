@@ -28,8 +28,10 @@ pub struct NotLinearizable {
     pub is_certain: bool,
 }
 
-/// Places and comparisons of places after which the answer is given up.
+/// Places, comparisons of places and numbers that are wanted, after which the answer is given up.
 pub const MOST_STEPS: usize = 200_000;
+/// Comparisons, or wanted numbers, that take about as long as a place.
+const LOOKS_PER_STEP: usize = 8;
 
 /// Checks one key's history, in any order of its calls.
 ///
@@ -116,7 +118,7 @@ impl Search<'_> {
                 }
                 self.furthest = self.furthest.max(self.first);
                 let (is_known, compared) = self.visited.visit(&self.done, now);
-                self.steps += 1 + compared / 8;
+                self.steps += 1 + compared / LOOKS_PER_STEP;
                 if self.steps > self.most_steps {
                     return None;
                 }
@@ -133,7 +135,7 @@ impl Search<'_> {
                 self.take_effect(number);
             } else if !place.tried_unknown {
                 place.tried_unknown = true;
-                place.next = self.unknown_next(place.now);
+                place.next = self.unknown_next(place.now)?;
             } else {
                 let trail = place.trail;
                 places.pop();
@@ -277,8 +279,9 @@ impl Search<'_> {
         next
     }
 
-    /// The possible effects of calls of unknown outcome that other calls need.
-    fn unknown_next(&self, now: Moment) -> Vec<(usize, Moment)> {
+    /// The possible effects of calls of unknown outcome that other calls need; `None` if they are too
+    /// many to find.
+    fn unknown_next(&mut self, now: Moment) -> Option<Vec<(usize, Moment)>> {
         let mut wants = Wants::default();
         for number in self.returned() {
             let call = &self.calls[number];
@@ -286,7 +289,13 @@ impl Search<'_> {
             let is_content = self.effects(now, number).any(|after| after.at_ns == at_ns);
             wants.add(self.calls, &call.op, is_content);
         }
-        wants.close(self.calls, now.state, self.unknown().map(|number| &self.calls[number].op));
+        let unknown = self.unknown().map(|number| &self.calls[number].op);
+        let most = self.most_steps.saturating_sub(self.steps) * LOOKS_PER_STEP;
+        let looked_at = wants.close(self.calls, now.state, unknown, most);
+        if looked_at > most {
+            return None;
+        }
+        self.steps += looked_at / LOOKS_PER_STEP;
         let mut next: Vec<(usize, Moment)> = Vec::new();
         for number in self.unknown() {
             let call = &self.calls[number];
@@ -311,6 +320,6 @@ impl Search<'_> {
             (wants.has_number(after.state), is_idle, std::cmp::Reverse(number))
         };
         next.sort_by_key(rank);
-        next
+        Some(next)
     }
 }

@@ -54,19 +54,26 @@ impl Wants {
         }
     }
 
-    /// Adds the states that calls of unknown outcome need to make the wanted ones.
+    /// Adds the states that calls of unknown outcome need to make the wanted ones. Returns how many
+    /// numbers it looked at, more than `most` if it gave up.
     pub(super) fn close<'c>(
         &mut self,
         calls: &Calls,
         state: Option<Value>,
         unknown: impl Iterator<Item = &'c KeyOp> + Clone,
-    ) {
+        most: usize,
+    ) -> usize {
+        let mut looked_at = 0;
         // Bounded: each round but the last wants more of a finite set.
         loop {
             let before = self.clone();
             for op in unknown.clone() {
+                looked_at += 1;
                 match *op {
+                    // Increments of far numbers may make any of 2^n sums.
+                    KeyOp::Incr { .. } if looked_at + self.numbers.len() > most => return most + 1,
                     KeyOp::Incr { by, .. } => {
+                        looked_at += self.numbers.len();
                         self.add_summands(calls, by);
                         // From any number some sums come to one outside.
                         self.present |= !self.outside.is_empty();
@@ -84,7 +91,7 @@ impl Wants {
                 }
             }
             if *self == before {
-                return;
+                return looked_at;
             }
         }
     }

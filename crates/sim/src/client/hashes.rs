@@ -124,6 +124,9 @@ impl SimClient {
         view: &OpenHash,
     ) -> Result<(), Error> {
         let fields = self.some_fields(hash);
+        if self.are_unsettled(&fields) {
+            return self.get_fields(session, hash, view);
+        }
         let names: Vec<Vec<u8>> = fields.iter().map(|field| field.name()).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let begun = self.begin_fields(&fields, KeyOp::Del { removed: None });
@@ -143,6 +146,9 @@ impl SimClient {
         view: &OpenHash,
     ) -> Result<(), Error> {
         let (field, by) = (self.field(hash).counter(), 1 + self.draw(9) as i64);
+        if self.are_unsettled(&[field]) {
+            return self.get_fields(session, hash, view);
+        }
         let begun = self.begin(field, KeyOp::Incr { by, sum: None });
         match session.hash_increment(view, &field.name(), by) {
             Ok(sum) => {
@@ -213,7 +219,11 @@ impl SimClient {
     }
 
     pub(super) fn drop_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
-        let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
+        let fields = self.all_fields(hash);
+        if self.are_unsettled(&fields) {
+            return Ok(());
+        }
+        let begun = self.begin_fields(&fields, KeyOp::Del { removed: None });
         match session.del(&hash.key()) {
             // The reply does not name the fields that it had.
             Ok(true) => self.end_fields(&begun, KeyOp::Del { removed: None }),
@@ -253,11 +263,15 @@ impl SimClient {
         session: &mut Session,
         hash: HashName,
     ) -> Result<(), Error> {
+        let fields = self.all_fields(hash);
+        if self.are_unsettled(&fields) {
+            return Ok(());
+        }
         let (key, at_ms) = (hash.key(), self.soon_ms());
-        let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
+        let begun = self.begin_fields(&fields, KeyOp::Del { removed: None });
         let expiry = Window::between_ms(at_ms, at_ms);
         let expire = |done| KeyOp::Expire { expiry, done };
-        let mut judged = self.all_fields(hash);
+        let mut judged = fields;
         judged.retain(|field| JUDGED_EXPIRY.contains(&field.number));
         let judged = self.begin_fields(&judged, expire(None));
         match session.expire_at(&key, at_ms) {

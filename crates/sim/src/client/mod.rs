@@ -242,6 +242,12 @@ impl SimClient {
         self.world.history.borrow_mut().begin(self.number, key, self.now_ns(), op, follows)
     }
 
+    /// Whether so many calls of one of these keys have an unknown outcome that no more should come.
+    fn are_unsettled(&self, keys: &[Register]) -> bool {
+        let history = self.world.history.borrow();
+        keys.iter().any(|&key| history.is_unsettled(key))
+    }
+
     fn end(&self, begun: Begun, op: KeyOp) {
         self.world.history.borrow_mut().end(self.number, begun, self.now_ns(), op);
     }

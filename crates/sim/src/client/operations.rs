@@ -131,6 +131,9 @@ impl SimClient {
 
     pub(super) fn del(&mut self, session: &mut Session) -> Result<(), Error> {
         let key = self.key();
+        if self.are_unsettled(&[key]) {
+            return self.get(session);
+        }
         let begun = self.begin(key, KeyOp::Del { removed: None });
         match session.del(&key.name()) {
             Ok(removed) => {
@@ -143,6 +146,9 @@ impl SimClient {
 
     pub(super) fn incr(&mut self, session: &mut Session) -> Result<(), Error> {
         let key = self.key().counter();
+        if self.are_unsettled(&[key]) {
+            return self.get(session);
+        }
         let by = 1 + self.draw(9) as i64;
         let begun = self.begin(key, KeyOp::Incr { by, sum: None });
         match session.incr(&key.name(), by) {

@@ -48,18 +48,19 @@ impl Sets {
         on: On<'_>,
         read: &mut LongRead,
     ) -> Result<ChangeStep, Status> {
-        let &mut Popping(count) = read.state.downcast_mut().ok_or(Status::Malformed)?;
-        let (taken, left) = (read.taken, count.saturating_sub(read.taken.elements));
+        let taken = read.taken;
+        let Popping(count) = read.state.downcast_mut().ok_or(Status::Malformed)?;
+        let left = count.saturating_sub(taken.elements);
         let held = Self::find(store, on)?.filter(|_| left > 0 && taken.bytes < POP_REPLY_BYTES);
         let Some(held) = held else { return Ok(ChangeStep::Ended(taken.elements as i64)) };
         let members = Self::length(store, held);
+        // Members that come to the key after it was empty are another set's.
+        let left = left.min(members);
+        *count = taken.elements + left;
         let piece = match held {
             Held::Whole(_) => left,
             Held::Parts(_)
-                if taken.elements == 0 && left.min(members) <= MAX_COMMAND_ITEMS as u64 =>
-            {
-                left.min(members)
-            }
+                if taken.elements == 0 && left <= MAX_COMMAND_ITEMS as u64 => left,
             Held::Parts(root)
                 if taken.elements == 0
                     && left >= members

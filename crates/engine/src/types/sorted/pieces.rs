@@ -175,6 +175,9 @@ impl SortedSets {
                 if left == 0 || taken.bytes >= POP_REPLY_BYTES {
                     return ended;
                 }
+                // Members that come to the key after it was empty are another set's.
+                let left = left.min(self.length(store, held));
+                *count = taken.elements + left;
                 self.pop_piece(store, (on, held), (left, from_greatest), taken.elements == 0)
             }
             Removing::Range { left: 0, .. } => ended,
