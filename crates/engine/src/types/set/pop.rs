@@ -59,8 +59,7 @@ impl Sets {
         *count = taken.elements + left;
         let piece = match held {
             Held::Whole(_) => left,
-            Held::Parts(_)
-                if taken.elements == 0 && left <= MAX_COMMAND_ITEMS as u64 => left,
+            Held::Parts(_) if taken.elements == 0 && left <= MAX_COMMAND_ITEMS as u64 => left,
             Held::Parts(root)
                 if taken.elements == 0
                     && left >= members
