@@ -233,3 +233,34 @@ fn what_is_stored_renamed_and_added_as_a_place_serves_them() {
     let Value::Array(reply) = client.receive().unwrap() else { panic!("a member") };
     assert_eq!(reply[0], Value::bulk("to"));
 }
+
+/// What waits has one step: of members that are too long for it, it takes as many as it may.
+#[test]
+fn of_long_members_a_part_is_popped() {
+    const MEMBERS: usize = 600;
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=256MiB"]);
+    let mut resp = server.resp();
+    let mut left: BTreeSet<Vec<u8>> = BTreeSet::new();
+    for at in 0..MEMBERS {
+        let member = format!("{at:05}").repeat(12_000).into_bytes();
+        let score = at.to_string();
+        resp.send(&[b"ZADD", b"k", score.as_bytes(), &member]).unwrap();
+        assert_eq!(resp.receive().unwrap(), Value::Integer(1));
+        left.insert(member);
+    }
+    let mut calls = 0;
+    while !left.is_empty() {
+        let Value::Array(popped) = resp.call("BZMPOP 0 1 k MIN COUNT 600") else {
+            panic!("members are popped");
+        };
+        let [_, Value::Array(pairs)] = &popped[..] else { panic!("a key and members") };
+        for pair in pairs {
+            let Value::Array(pair) = pair else { panic!("a member and its score") };
+            let Value::Bulk(member) = &pair[0] else { panic!("a member") };
+            assert!(left.remove(member), "once");
+        }
+        calls += 1;
+    }
+    assert!((2..10).contains(&calls), "{calls}");
+    assert_eq!(resp.call("EXISTS k"), Value::Integer(0));
+}

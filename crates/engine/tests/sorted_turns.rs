@@ -17,8 +17,11 @@ const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const KEY: &[u8] = b"sorted";
 
 fn shard(bytes: usize) -> Shard {
-    let options =
-        ShardOptions { eviction: Eviction::None, record_secret: 7, ..ShardOptions::default() };
+    shard_with(bytes, Eviction::None)
+}
+
+fn shard_with(bytes: usize, eviction: Eviction) -> Shard {
+    let options = ShardOptions { eviction, record_secret: 7, ..ShardOptions::default() };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
@@ -217,6 +220,33 @@ fn what_comes_after_the_last_member_has_left_is_not_popped() {
     }
 }
 
+/// A removal in turns ends with its set: another one that comes to the key loses nothing.
+#[test]
+fn a_removal_does_not_go_on_in_another_set() {
+    let range = SortedRange::Score { from: Bound::Unbounded, to: Bound::Excluded(90.0) };
+    let commands = [
+        SortedCommand::RemoveRange { range },
+        SortedCommand::Pop { count: 5_000, from_greatest: true },
+    ];
+    for command in commands {
+        let (mut shard, mut random) = (shard(64 << 20), Random::new(8));
+        fill(&mut shard, 6_000, &mut random);
+        let (mut turns, mut other) = (0, Members::new());
+        let told = in_turns(&mut shard, (KEY, command), NOW, |shard| {
+            turns += 1;
+            if turns == 2 {
+                drop(ask(shard, &Command::Del { key: KEY }, NOW));
+                other = fill(shard, 4_000, &mut random);
+            }
+        });
+        let (_, number, _) = told.unwrap();
+        assert_eq!(number as usize, 2 * SORTED_TURN_CHANGES);
+        assert!(scored::all(&mut shard, KEY, NOW) == in_order(&other));
+        quiet(&mut shard, NOW);
+        shard.audit().unwrap();
+    }
+}
+
 #[test]
 fn a_long_range_is_removed_in_pieces() {
     let ranges = [
@@ -232,11 +262,12 @@ fn a_long_range_is_removed_in_pieces() {
         let mut added = Members::new();
         let command = SortedCommand::RemoveRange { range };
         let told = in_turns(&mut shard, (KEY, command), NOW, |shard| {
-            // Not of the range.
-            let new = format!("new {}", added.len()).into_bytes();
-            let list = scored::scored([(f64::INFINITY, &new[..])]);
+            // Not of the range; those before it change the indexes of the others.
+            let (score, name) = [(f64::INFINITY, "new"), (f64::NEG_INFINITY, "!")][added.len() % 2];
+            let new = format!("{name} {}", added.len()).into_bytes();
+            let list = scored::scored([(score, &new[..])]);
             assert_eq!(of(shard, KEY, scored::add(&list), NOW).1, 1);
-            added.insert(new, f64::INFINITY);
+            added.insert(new, score);
         });
         let (_, number, _) = told.unwrap();
         assert_eq!(number as usize, gone.len(), "{range:?}");
@@ -281,7 +312,9 @@ fn looks(shard: &mut Shard, held: &Members, random: &mut Random) -> bool {
 #[test]
 fn places_follow_their_set_while_they_are_built_and_afterwards() {
     for seed in 0..4 {
-        let (mut shard, mut random) = (shard(32 << 20), Random::new(seed));
+        // What evicts weighs the set with its places.
+        let eviction = [Eviction::None, Eviction::S3Fifo][seed as usize % 2];
+        let (mut shard, mut random) = (shard_with(32 << 20, eviction), Random::new(seed));
         let mut held = fill(&mut shard, 3_000, &mut random);
         assert!(!looks(&mut shard, &held, &mut random));
         assert_eq!(shard.stats().geo_members, 0);

@@ -28,6 +28,12 @@ impl Limit {
     pub fn window_ms(self) -> u64 {
         self.window.as_millis() as u64
     }
+
+    /// Requests of this time and before have left the window of one that comes at `at_ms`; below zero in
+    /// the first window of the clock, in which none has.
+    fn over_at(self, at_ms: u64) -> i64 {
+        at_ms as i64 - self.window.as_millis() as i64
+    }
 }
 
 /// A request to be permitted.
@@ -93,7 +99,7 @@ impl Limiter {
 /// Adds a request, and counts those of the window: four commands, one round trip.
 fn add_by_resp(connection: &mut Connection, limit: Limit, asked: Asked<'_>) -> anyhow::Result<u64> {
     let (key, at) = (asked.key(), asked.at_ms.to_string());
-    let over = asked.at_ms.saturating_sub(limit.window_ms()).to_string();
+    let over = limit.over_at(asked.at_ms).to_string();
     let (key, request) = (key.as_bytes(), asked.request.as_bytes());
     // Those that came before the window. A key whose requests have all gone is no more.
     connection.push(&[b"ZREMRANGEBYSCORE", key, b"-inf", over.as_bytes()]);
@@ -113,7 +119,7 @@ fn add_by_resp(connection: &mut Connection, limit: Limit, asked: Asked<'_>) -> a
 fn add_by_session(session: &mut Session, limit: Limit, asked: Asked<'_>) -> anyhow::Result<u64> {
     let key = asked.key();
     let mut requests = session.sorted_set(key.as_bytes())?;
-    let over = asked.at_ms.saturating_sub(limit.window_ms());
+    let over = limit.over_at(asked.at_ms);
     requests.remove_range_by_score(..=over as f64)?;
     requests.add(&[(asked.request.as_bytes(), asked.at_ms as f64)])?;
     let made = requests.member_count()?;

@@ -28,7 +28,7 @@ impl Session {
         OpenSorted::new(&self.core.directory, key)
     }
 
-    /// Gives members scores, as one change; returns how many of them are new or, with
+    /// Gives members scores, more than 16 of a large set as several changes; returns how many of them are new or, with
     /// `counts_changed`, have another score.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ impl AddWhen {
 }
 
 impl SortedSetKey<'_> {
-    /// Gives members scores, as one change. Gives how many of the members are new.
+    /// Gives members scores; more than 16 of a large set as several changes. Gives how many of the members are new.
     ///
     /// # Errors
     /// See [`Error`]. Without any member it is refused as malformed, a score of NaN as

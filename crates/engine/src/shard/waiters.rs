@@ -152,16 +152,34 @@ impl<J: Journal> Shard<J> {
         hash: KeyHash,
         now: Now,
     ) -> Served {
-        let Reply { status, number, value, wait, .. } = self.execute_next(command, hash, now);
-        let value = (status == Status::Ok).then(|| {
-            let (key, value) = (command.key().unwrap_or_default(), value.unwrap_or_default());
-            let bytes = Items::bytes_of(key.len()) + Items::bytes_of(value.len());
-            let mut items = Vec::with_capacity(bytes);
-            Items::push(&mut items, key);
-            Items::push(&mut items, value);
-            items
-        });
-        Served { name, status, number, value, wait }
+        let mut less = None;
+        // Bounded: each round asks for half as many members.
+        loop {
+            let command = less.as_ref().unwrap_or(command);
+            let Reply { status, number, value, wait, .. } = self.execute_next(command, hash, now);
+            let value = (status == Status::Ok).then(|| {
+                let (key, value) = (command.key().unwrap_or_default(), value.unwrap_or_default());
+                let bytes = Items::bytes_of(key.len()) + Items::bytes_of(value.len());
+                let mut items = Vec::with_capacity(bytes);
+                Items::push(&mut items, key);
+                Items::push(&mut items, value);
+                items
+            });
+            if status == Status::NeedsBuffer
+                && let Some(half) = self.half_of(command)
+            {
+                less = Some(half);
+                continue;
+            }
+            return Served { name, status, number, value, wait };
+        }
+    }
+
+    /// The command for half as much, if its type takes less for it: what waits has one step.
+    fn half_of<'c>(&self, command: &Command<'c>) -> Option<Command<'c>> {
+        let &Command::Of { key, request } = command else { return None };
+        let request = self.types.get(request.kind())?.half_of(request)?;
+        Some(Command::Of { key, request })
     }
 
     /// Puts a request, whose bytes are counted, into the queues of its keys.

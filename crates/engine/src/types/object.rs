@@ -254,6 +254,11 @@ pub(crate) trait Type<J: Journal>: Send {
         false
     }
 
+    /// A request for half as much, if this one was refused as too much for one step and may take less.
+    fn half_of<'c>(&self, _request: Request<'c>) -> Option<Request<'c>> {
+        None
+    }
+
     /// Continues with what the shard builds of its own, which no log has: an index of an object. It is
     /// called on copies too, in turns while `wants_tending` of the store. Returns true if there is
     /// more to do.

@@ -175,4 +175,69 @@ mod tests {
         }
         assert!(roots > 0, "no new root takes all");
     }
+
+    /// Moves join leaves too, which later entries of the same change divide again.
+    #[test]
+    fn moves_take_no_more_nodes_than_are_reserved_for_them() {
+        let mut random = Random::new(7);
+        let (mut joined, mut all) = (0, 0);
+        for (fan_out, longest) in [(4, 9), (4, 256), (5, 256), (16, 256)] {
+            let mut owner = Owner::heap(64 << 20, NoJournal);
+            let mut slots = Slots::new(PAGE_BYTES, 64 << 20);
+            let slot = slots.allocate(&mut owner, ORDERED_ROOT_BYTES, 0).unwrap();
+            let at = NodeRef { slot: slot.slot, generation: slot.generation };
+            let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
+            let home = Home { region: 0, secret: 7 };
+            let options = Options::of(KeyForm::Bytes, fan_out, longest, 0);
+            let mut tree = Tree::create(&mut arena, home, at, options).unwrap();
+            let draw = |random: &mut Random| {
+                let bytes = random.pick(&[9, 9, longest, longest - 3]);
+                // Few beginnings: separators are long.
+                let mut key = vec![random.below(3) as u8; bytes / 2];
+                key.extend(random.bytes(bytes - bytes / 2));
+                key
+            };
+            let mut there: Vec<Vec<u8>> = Vec::new();
+            for step in 0..3_000 {
+                let grows = (step / 300) % 2 == 0;
+                let moves = random.below(8) as usize;
+                let mut changes: Vec<(Option<Vec<u8>>, Vec<u8>)> = Vec::new();
+                for _ in 0..moves.min(there.len()) {
+                    let from = there.swap_remove(random.below(there.len() as u64) as usize);
+                    changes.push((Some(from), draw(&mut random)));
+                }
+                for _ in 0..if grows { random.below(4) } else { 0 } {
+                    changes.push((None, draw(&mut random)));
+                }
+                let (most, nodes) =
+                    (tree.nodes_for(arena.owner, changes.iter().map(|of| &of.1)), tree.nodes());
+                let mut taken = 0;
+                for (from, to) in &changes {
+                    let before = tree.nodes();
+                    match from {
+                        Some(from) => {
+                            let moved =
+                                tree.plan_move(&mut arena, from, to, Value::of(b"")).unwrap();
+                            tree.publish(&mut arena, moved);
+                        }
+                        None => _ = tree.set(&mut arena, to, Value::of(b"")).unwrap(),
+                    }
+                    joined += usize::from(tree.nodes() < before);
+                    taken = taken.max(tree.nodes() as i64 - nodes as i64);
+                }
+                all += usize::from(most > 0 && taken == most as i64);
+                assert!(
+                    taken <= most as i64,
+                    "fan-out {fan_out}, {longest}, step {step}: {taken} of {most}"
+                );
+                there.extend(changes.into_iter().map(|of| of.1));
+                for _ in 0..if grows { 0 } else { random.below(4).min(there.len() as u64) } {
+                    let gone = there.swap_remove(random.below(there.len() as u64) as usize);
+                    let change = tree.plan_delete(&mut arena, &gone).unwrap();
+                    tree.publish(&mut arena, change);
+                }
+            }
+        }
+        assert!(joined > 100 && all > 100, "{joined}, {all}");
+    }
 }

@@ -177,12 +177,26 @@ impl<J: Journal> Type<J> for SortedSets {
         Some(reader::<Scores, WithScores, J>())
     }
 
+    fn half_of<'c>(&self, request: Request<'c>) -> Option<Request<'c>> {
+        match request {
+            Request::Sorted(SortedCommand::Pop { count: count @ 2.., from_greatest }) => {
+                Some(SortedCommand::Pop { count: count / 2, from_greatest }.request())
+            }
+            _ => None,
+        }
+    }
+
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
         self.release_some(store, root, now)
     }
 
     fn tend(&mut self, store: &mut Store<J>, now: Now) -> bool {
-        self.places.tend(store, now)
+        let (more, root) = self.places.tend(store, now);
+        if let Some(root) = root.filter(|&root| store.evictor.is_weighed(root)) {
+            let bytes = Type::<J>::bytes_of(self, store, root);
+            store.evictor.weigh(&store.owner, root, bytes);
+        }
+        more
     }
 
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64 {

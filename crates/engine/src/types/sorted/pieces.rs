@@ -9,6 +9,7 @@ use crate::store::Store;
 use crate::types::object::{ChangeStep, LongRead, On};
 use remora_arena::Journal;
 use remora_index::btree::{Direction, Range};
+use remora_layout::bucket::BucketSlot;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
     KEPT_PARTS_SHARE, MAX_COMMAND_MEMBERS, MAX_KEY_BYTES, POP_REPLY_BYTES, SORTED_TURN_CHANGES,
@@ -21,8 +22,16 @@ use remora_protocol::sorted::{Scored, SortedCommand, SortedRange};
 use remora_protocol::{Command, Items, Reply};
 use std::ops::Bound;
 
+/// A removal that goes in turns.
+pub(super) struct Removal {
+    what: Removing,
+    /// The root record of the large set of which it has removed some: another set that comes to the key
+    /// loses nothing.
+    of: Option<BucketSlot>,
+}
+
 /// What is still to be removed.
-pub(super) enum Removing {
+enum Removing {
     /// So many from one end, which the reply has.
     Popped { count: u64, from_greatest: bool },
     /// So many at most of a range.
@@ -30,13 +39,34 @@ pub(super) enum Removing {
 }
 
 /// A range that outlives its request.
-pub(super) enum OwnRange {
-    /// From this place on.
-    From(u64),
+enum OwnRange {
     /// By keys of the tree.
     Keys(KeyBounds),
     /// A small set: the members.
     Members(Vec<u8>),
+}
+
+/// The root record of a set, if it is a large one.
+fn large_root(held: Held) -> Option<BucketSlot> {
+    match held {
+        Held::Parts(root) => Some(root.slot),
+        Held::Whole(_) => None,
+    }
+}
+
+/// A span in pieces, in this direction.
+fn pieces(span: Span, direction: Direction) -> impl Iterator<Item = Span> {
+    let most = SORTED_TURN_CHANGES as u64;
+    (0..span.count().div_ceil(most)).map(move |at| match direction {
+        Direction::Ascending => {
+            let from = span.from + at * most;
+            Span { from, to: span.to.min(from + most) }
+        }
+        Direction::Descending => {
+            let to = span.to - at * most;
+            Span { from: span.from.max(to.saturating_sub(most)), to }
+        }
+    })
 }
 
 fn encoded(on: On<'_>, command: &Command<'_>) -> Vec<u8> {
@@ -81,13 +111,17 @@ impl SortedSets {
     ) -> Reply<'_> {
         let mut list = Vec::new();
         if let Some(held) = held {
-            let end = self.end(store, held, (count, from_greatest));
-            if end.0.count() > MAX_COMMAND_MEMBERS as u64 {
+            let (span, direction) = self.end(store, held, (count, from_greatest));
+            if span.count() > MAX_COMMAND_MEMBERS as u64 {
                 return Reply::status(Status::NeedsBuffer);
             }
-            list = some_of(self, store, held, end);
-            if list.len() > POP_REPLY_BYTES {
-                return Reply::status(Status::NeedsBuffer);
+            // Long members are not all copied to find out that they are too long.
+            for some in pieces(span, direction) {
+                let push = |score, member: &[u8]| Scored::push(&mut list, score, member);
+                self.each_of(store, held, (some, direction), push);
+                if list.len() > POP_REPLY_BYTES {
+                    return Reply::status(Status::NeedsBuffer);
+                }
             }
             let gone: Vec<(f64, &[u8])> = Scored::in_list(&list).collect();
             if let Err(status) = self.remove_these(store, (on, held), &gone) {
@@ -129,12 +163,13 @@ impl SortedSets {
         on: On<'_>,
         command: SortedCommand<'_>,
     ) -> Result<LongRead, Status> {
-        let removing = match command {
+        let (what, of) = match command {
             SortedCommand::Pop { count, from_greatest } => {
-                Removing::Popped { count, from_greatest }
+                (Removing::Popped { count, from_greatest }, None)
             }
             SortedCommand::RemoveRange { range } => {
                 let held = Self::find(store, on)?;
+                let of = held.and_then(large_root);
                 let span = held.map(|held| self.span(store, held, &range, Direction::Ascending));
                 let span = span.unwrap_or_default();
                 let range = match (held, range) {
@@ -149,13 +184,18 @@ impl SortedSets {
                         let some = (span, Direction::Ascending);
                         OwnRange::Members(some_of(self, store, held, some))
                     }
-                    _ => OwnRange::From(span.from),
+                    (Some(Held::Parts(root)), _) => {
+                        let tree = &self.large_of(root).tree;
+                        let key = |at| tree.select(&store.owner, at).map(|(key, _)| key);
+                        OwnRange::Keys([key(span.from), key(span.to)])
+                    }
+                    (None, _) => OwnRange::Members(Vec::new()),
                 };
-                Removing::Range { range, left: span.count(), is_new: true }
+                (Removing::Range { range, left: span.count(), is_new: true }, of)
             }
             _ => return Err(Status::Malformed),
         };
-        Ok(LongRead::new(Kind::SORTED_SET, Box::new(removing)))
+        Ok(LongRead::new(Kind::SORTED_SET, Box::new(Removal { what, of })))
     }
 
     /// The next piece.
@@ -169,7 +209,13 @@ impl SortedSets {
         let taken = read.taken;
         let ended = Ok(ChangeStep::Ended(taken.elements as i64));
         let Some(held) = held else { return ended };
-        match read.state.downcast_mut::<Removing>().ok_or(Status::Malformed)? {
+        let removal = read.state.downcast_mut::<Removal>().ok_or(Status::Malformed)?;
+        let root = large_root(held);
+        if removal.of.is_some() && removal.of != root {
+            return ended;
+        }
+        removal.of = root;
+        match &mut removal.what {
             Removing::Popped { count, from_greatest } => {
                 let (left, from_greatest) = (count.saturating_sub(taken.elements), *from_greatest);
                 if left == 0 || taken.bytes >= POP_REPLY_BYTES {
@@ -244,10 +290,6 @@ impl SortedSets {
         };
         let (large, mut list) = (self.large_of(root), Vec::new());
         let (from, to) = match range {
-            OwnRange::From(from) => {
-                let span = Span { from: *from, to: from.saturating_add(most) };
-                return some_of(self, store, held, (span, Direction::Ascending));
-            }
             OwnRange::Members(_) => return list,
             OwnRange::Keys([from, to]) => (
                 from.as_deref().map_or(Bound::Unbounded, Bound::Included),

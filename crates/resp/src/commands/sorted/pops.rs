@@ -140,7 +140,7 @@ const ZMPOP: CommandSpec = CommandSpec {
     summary: "Removes the lowest or the greatest members of the first of several keys that has a sorted \
 set.",
     notes: "Returns the key and the members with their scores, or a null array if none has a sorted set. \
-The keys are looked at one after the other. More than 65,536 members: see ZPOPMIN.",
+The keys are looked at one after the other. More than 8,192 members: see ZPOPMIN.",
     arguments: &[NUMBER_OF_KEYS, KEY.multiple(), WHERE, COUNT],
     parse: zmpop,
     ..TAKES_FIRST

@@ -15,16 +15,18 @@ use remora_layout::tree::TreeKind;
 use remora_protocol::sorted::Scored;
 
 impl AllPlaces {
-    /// One turn of the work on places: of one set. True if there is more to do.
-    pub fn tend<J: Journal>(&mut self, store: &mut Store<J>, now: Now) -> bool {
-        if let Some(root) = self.wanted.pop_first() {
+    /// One turn of the work on places: of one set. Whether there is more to do, and the set.
+    pub fn tend<J: Journal>(&mut self, store: &mut Store<J>, now: Now) -> (bool, Option<u32>) {
+        let wanted = self.wanted.pop_first();
+        let of = wanted.or(self.unfinished.first().copied());
+        if let Some(root) = wanted {
             self.begin(store, root);
-        } else if let Some(&root) = self.unfinished.first()
+        } else if let Some(root) = of
             && self.turn(store, root, now)
         {
             self.unfinished.remove(&root);
         }
-        !self.wanted.is_empty() || !self.unfinished.is_empty()
+        (!self.wanted.is_empty() || !self.unfinished.is_empty(), of)
     }
 
     /// Makes an empty tree for a set that is to have places.
