@@ -12,6 +12,7 @@ pub fn own_config(socket: &Path) -> Config {
         min_replicas: 0,
         replica_acks: remora_server::AskFor::default(),
         replica_backlog_bytes: 64 << 20,
+        users: Default::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),
         fabric_address: None,

@@ -76,6 +76,7 @@ mod redis_cluster;
 mod redis_oracle;
 mod resp;
 mod shard_threads;
+mod users;
 
 // Clusters.
 mod cluster_client;

@@ -32,7 +32,8 @@ impl Users {
         if !errors.is_empty() {
             return Err(errors + NO_CHANGE);
         }
-        if users.get(DEFAULT_USER).is_none() {
+        users.names_default = users.get(DEFAULT_USER).is_some();
+        if !users.names_default {
             let put = users.put(User::new_default(commands));
             put.map_err(|limit| format!("{path}: {}. {NO_CHANGE}", RuleError::Limit(limit)))?;
         }

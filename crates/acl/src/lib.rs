@@ -1,9 +1,10 @@
-//! Users and their rights, as Redis 7's ACL has them: pure logic without I/O, clock or threads.
+//! Users and their rights, as Redis 7's ACL has them: pure logic without I/O or clock.
 //!
 //! * [`Users`]: the table. ACL SETUSER, DELUSER, AUTH, `requirepass`, the users' file.
 //! * [`User`]: one user. [`User::check`] says whether it may make a [`Call`].
 //! * [`Rights`]: what one selector allows.
 //! * [`Commands`]: what this crate must know of a server's commands.
+//! * [`Published`], [`Login`]: the users that threads share, and who a connection is.
 //! * [`Log`]: ACL LOG. [`Genpass`]: ACL GENPASS.
 //!
 //! Passwords are kept as SHA-256 and compared in constant time. `Debug` shows neither.
@@ -33,6 +34,7 @@ mod error;
 mod file;
 mod genpass;
 mod log;
+mod login;
 mod password;
 mod pattern;
 mod rights;
@@ -45,6 +47,7 @@ pub use commands::{CommandId, Commands};
 pub use error::{DeleteError, DryRunError, RuleError, SetUserError, WRONG_PASSWORD};
 pub use genpass::{BadBits, Genpass};
 pub use log::{Context, Entry, Log, Reason, Refusal};
+pub use login::{Login, Published};
 pub use pattern::Access;
 pub use rights::Rights;
 pub use user::User;

@@ -87,6 +87,11 @@ impl Rights {
         self.keys.reads_all() && commands.members("read").all(|id| self.commands.allow(id, None))
     }
 
+    /// Whether every key may be read.
+    pub(crate) fn reads_all_keys(&self) -> bool {
+        self.keys.reads_all()
+    }
+
     /// The rules of commands, as ACL GETUSER shows them: `-@all +get`.
     pub fn command_rules(&self) -> Vec<u8> {
         self.commands.describe()

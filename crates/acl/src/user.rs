@@ -6,7 +6,7 @@ use crate::error::RuleError;
 use crate::password::PasswordHash;
 use crate::pattern::is_one_word;
 use crate::rights::Rights;
-use remora_layout::limits::{MAX_ACL_PASSWORDS, MAX_ACL_SELECTORS};
+use remora_layout::limits::{MAX_ACL_PASSWORD_BYTES, MAX_ACL_PASSWORDS, MAX_ACL_SELECTORS};
 use std::sync::Arc;
 use subtle::Choice;
 
@@ -14,6 +14,8 @@ use subtle::Choice;
 /// share it.
 #[derive(Clone, Debug)]
 pub struct User {
+    /// Which of all users of this name, one after the other, it is.
+    number: u64,
     name: Arc<[u8]>,
     is_on: bool,
     needs_no_password: bool,
@@ -30,6 +32,7 @@ impl User {
     /// A user that may do nothing.
     pub(crate) fn new(name: &[u8]) -> Self {
         Self {
+            number: 0,
             name: name.into(),
             is_on: false,
             needs_no_password: false,
@@ -63,6 +66,9 @@ impl User {
             _ if is("sanitize-payload") => self.sanitizes = Some(true),
             _ if is("nopass") => self.set_passwords(true),
             _ if is("resetpass") => self.set_passwords(false),
+            [b'>', password @ ..] if password.len() > MAX_ACL_PASSWORD_BYTES => {
+                return Err(RuleError::Limit("MAX_ACL_PASSWORD_BYTES"));
+            }
             [b'>', password @ ..] => self.add_password(PasswordHash::of(password))?,
             [b'#', hash @ ..] => self.add_password(PasswordHash::from_hex(hash)?)?,
             [b'<', password @ ..] => self.remove_password(&PasswordHash::of(password))?,
@@ -70,7 +76,8 @@ impl User {
             [b'(', rules @ .., b')'] => self.add_selector(commands, rules)?,
             _ if is("clearselectors") => self.selectors.clear(),
             _ if is("reset") => {
-                *self = Self { sanitizes: Some(true), ..Self::new(&self.name) };
+                let number = self.number;
+                *self = Self { sanitizes: Some(true), number, ..Self::new(&self.name) };
             }
             _ => self.root.apply(commands, rule)?,
         }
@@ -91,6 +98,23 @@ impl User {
         }
         self.selectors.push(rights);
         Ok(())
+    }
+
+    /// Which of all users of this name, one after the other, it is.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// See [`Self::number`].
+    pub(crate) fn set_number(&mut self, number: u64) {
+        self.number = number;
+    }
+
+    /// Whether another user has the same passwords.
+    pub(crate) fn has_passwords_of(&self, other: &Self) -> bool {
+        self.needs_no_password == other.needs_no_password
+            && self.passwords.len() == other.passwords.len()
+            && other.passwords.iter().all(|hash| bool::from(self.has_password(hash)))
     }
 
     /// Removes all passwords; then every one is right, or none.
@@ -164,6 +188,21 @@ impl User {
     /// may read memory by itself.
     pub fn may_read_everything(&self) -> bool {
         self.is_unrestricted || self.reads_everything
+    }
+
+    /// Whether the user may make a call by rights that read every key: the call names keys otherwise
+    /// than by arguments.
+    pub fn may_reading_all<'a>(
+        &self,
+        commands: &impl Commands,
+        call: &Call<
+            'a,
+            impl Iterator<Item = Key<'a>> + Clone,
+            impl Iterator<Item = Channel<'a>> + Clone,
+        >,
+    ) -> bool {
+        let may = |rights: &Rights| rights.reads_all_keys() && rights.check(commands, call).is_ok();
+        self.is_unrestricted || self.rights().any(may)
     }
 
     /// Whether the user may do all.

@@ -6,7 +6,9 @@ use crate::password::PasswordHash;
 use crate::pattern::is_one_word;
 use crate::user::User;
 use crate::words::join_selectors;
-use remora_layout::limits::{MAX_ACL_HEAP_BYTES, MAX_ACL_USERS, MAX_ACL_WORD_BYTES};
+use remora_layout::limits::{
+    MAX_ACL_HEAP_BYTES, MAX_ACL_PASSWORD_BYTES, MAX_ACL_USERS, MAX_ACL_WORD_BYTES,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +19,11 @@ pub const DEFAULT_USER: &[u8] = b"default";
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: BTreeMap<Arc<[u8]>, Arc<User>>,
+    /// The number of the next user ([`User::number`]).
+    next_number: u64,
     heap_bytes: usize,
+    /// They come from a file that has a line of `default`.
+    pub(crate) names_default: bool,
 }
 
 impl Users {
@@ -30,7 +36,12 @@ impl Users {
 
     /// No users, not even `default`.
     pub(crate) fn empty() -> Self {
-        Self { by_name: BTreeMap::new(), heap_bytes: 0 }
+        Self { by_name: BTreeMap::new(), next_number: 1, heap_bytes: 0, names_default: false }
+    }
+
+    /// Whether they come from a file that says what `default` may do.
+    pub fn names_default(&self) -> bool {
+        self.names_default
     }
 
     /// The user with this name.
@@ -68,7 +79,12 @@ impl Users {
             .map_err(|start| SetUserError::Unmatched(start.to_vec()))?;
         let mut user = match self.get(name) {
             Some(user) => User::clone(user),
-            None => User::new(name),
+            None => {
+                let mut user = User::new(name);
+                user.set_number(self.next_number);
+                self.next_number += 1;
+                user
+            }
         };
         for rule in rules {
             user.apply(commands, &rule).map_err(|error| SetUserError::Rule { rule, error })?;
@@ -94,6 +110,22 @@ impl Users {
         Ok(user)
     }
 
+    /// ACL LOAD: these are the users from now on. Connections of a user that is there again, with the
+    /// same passwords, stay; those of others end.
+    pub fn replace_by(&mut self, mut loaded: Self) {
+        let mut next = self.next_number;
+        for (name, user) in &mut loaded.by_name {
+            let before = self.by_name.get(name);
+            let same = before
+                .filter(|before| before.has_passwords_of(user) || *before.name() == *DEFAULT_USER);
+            let number = same.map_or(next, |before| before.number());
+            next += u64::from(same.is_none());
+            Arc::make_mut(user).set_number(number);
+        }
+        loaded.next_number = next;
+        *self = loaded;
+    }
+
     /// ACL DELUSER: removes users, and returns those that were there. Their connections must be
     /// closed.
     ///
@@ -116,6 +148,9 @@ impl Users {
     /// much of a password is right, nor whether a user exists, but for users that need no password
     /// or are off.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
+        if password.len() > MAX_ACL_PASSWORD_BYTES {
+            return None;
+        }
         let hash = PasswordHash::of(password);
         let user = self.get(name)?;
         let is_right = bool::from(user.has_password(&hash)) || user.needs_no_password();

@@ -332,6 +332,16 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
             return;
         }
         for slot in 0..self.slots.len() {
+            if news.reviews {
+                let review =
+                    |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| match executor
+                        .stays(of.connection.responder_mut())
+                    {
+                        true => Flow::Go,
+                        false => Flow::Close,
+                    };
+                self.with(slot, review).into_iter().for_each(&mut closed);
+            }
             let Some(of) = self.slots[slot].as_ref() else { continue };
             if !of.connection.responder().takes_pushes() {
                 if news.ends_others {

@@ -15,6 +15,8 @@ pub struct News {
     /// The others end, once what they have sent is answered: their clients connect anew, and
     /// perhaps elsewhere.
     pub ends_others: bool,
+    /// What connections may do has changed: those end that may not stay ([`Executor::stays`]).
+    pub reviews: bool,
 }
 
 /// Carries out the requests of all connections of one thread.
@@ -67,6 +69,11 @@ pub trait Executor {
     /// What has happened since the last call. For executors that tell connections nothing: nothing.
     fn news(&mut self) -> News {
         News::default()
+    }
+
+    /// Whether a connection stays open, after a change of what connections may do.
+    fn stays(&mut self, _: &mut Responder<Self::Protocol>) -> bool {
+        true
     }
 
     /// Pushes the messages of the last [`News`] to a connection that takes them.

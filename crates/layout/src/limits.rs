@@ -1096,10 +1096,16 @@ pub const MAX_ACL_PATTERN_HEAP_BYTES: usize = 512 << 10;
 pub const MAX_ACL_RULES: usize = 1024;
 /// Passwords of a user: AUTH compares all of them.
 pub const MAX_ACL_PASSWORDS: usize = 64;
+/// Longest password: whoever has not logged in may have the server hash so much.
+pub const MAX_ACL_PASSWORD_BYTES: usize = 16 << 10;
 /// Longest name of a user, first argument in a rule, and name in ACL LOG, in bytes.
 pub const MAX_ACL_WORD_BYTES: usize = 256;
 /// Heap bytes of all users, for the most part compiled patterns: a small part of a server's memory.
 pub const MAX_ACL_HEAP_BYTES: usize = 64 << 20;
+/// Bytes of a users' file: those of users of whom each takes its part of the heap.
+pub const MAX_ACL_FILE_BYTES: u64 = 64 << 20;
+/// How often the users' file is looked at for changes, in ms: soon for who has changed it.
+pub const ACL_FILE_LOOK_MS: u64 = 500;
 /// Wrong lines of a users' file that its error names: a reply that can be read.
 pub const MAX_ACL_FILE_ERRORS: usize = 64;
 /// Entries of ACL LOG, as many as Redis keeps.

@@ -240,6 +240,31 @@ pub enum CommandError {
     /// For sessions: HELLO with wrong credentials in AUTH.
     #[error("WRONGPASS invalid username-password pair or user is disabled.")]
     WrongPassword,
+    /// A command of a connection that is not logged in.
+    #[error("NOAUTH Authentication required.")]
+    NotLoggedIn,
+    /// HELLO of such a connection, without AUTH.
+    #[error(
+        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+         <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+         version at the same time"
+    )]
+    HelloNotLoggedIn,
+    /// AUTH with a password alone, where none is needed.
+    #[error(
+        "ERR AUTH <password> called without any password configured for the default user. Are you \
+         sure your configuration is correct?"
+    )]
+    NoPasswordNeeded,
+    /// This server has no users.
+    #[error("ERR no users are kept here")]
+    NoUsers,
+    /// The user may not do this.
+    #[error("NOPERM {0}")]
+    NoPermission(String),
+    /// SORT with a pattern of keys, by a user who may not read all keys.
+    #[error("ERR {0} option of SORT denied due to insufficient ACL permissions.")]
+    SortOption(&'static str),
     /// CLIENT SETNAME with bytes that a log line could not hold.
     #[error("ERR Client names cannot contain spaces, newlines or special characters.")]
     ClientName,

@@ -3,6 +3,7 @@
 use crate::form::ReplyForm;
 use crate::subscriptions::Subscriptions;
 use crate::wire::{Args, ProtocolError, RespVersion, Skip, encode, parse, peek_key, peek_words};
+use remora_acl::Login;
 use remora_frontend::{self as frontend, Parsed, ParsedRequest, Skipped};
 
 /// The protocol of Redis and its clients.
@@ -17,6 +18,8 @@ pub struct RespClient {
     pub name: Vec<u8>,
     /// Its library's name and version.
     pub library: [Vec<u8>; 2],
+    /// Who it is.
+    pub login: Login,
     /// It has said READONLY: a replica of a cluster may answer its reads.
     pub reads_replicas: bool,
     /// When the first of its last requests was refused as another server's, Unix ms; `None` if the last

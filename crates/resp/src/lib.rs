@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl_reply;
 mod arguments;
 pub mod cluster;
 pub mod commands;

@@ -9,7 +9,8 @@ use crate::form::{PlanForm, ReplyForm};
 use crate::keys::{Keys, Pairs};
 use crate::sorting::SortOptions;
 use crate::steps::{AfterWait, Steps};
-use crate::wire::RespVersion;
+use crate::wire::{RespVersion, Words};
+use remora_acl::Genpass;
 use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
@@ -25,6 +26,17 @@ use std::borrow::Cow;
 pub enum Request<'a> {
     /// PING, with the text to send back.
     Ping(Option<&'a [u8]>),
+    /// AUTH: the user, if there is one, and the password.
+    Auth {
+        /// The user; `default` if none is named.
+        user: Option<&'a [u8]>,
+        /// The password.
+        password: &'a [u8],
+        /// The command's name as it was sent.
+        command: &'a [u8],
+    },
+    /// ACL, but for HELP.
+    Acl(AclRequest<'a>),
     /// ECHO.
     Echo(&'a [u8]),
     /// HELLO.
@@ -300,6 +312,47 @@ pub enum RoleRequest<'a> {
     Resync,
 }
 
+/// What ACL is to do.
+#[derive(Clone, Debug)]
+pub enum AclRequest<'a> {
+    /// CAT, of a category.
+    Cat(Option<&'a [u8]>),
+    /// DELUSER.
+    DelUser(Keys<'a>),
+    /// DRYRUN.
+    DryRun {
+        /// The user.
+        user: &'a [u8],
+        /// The words that call a command, at least one, behind those of DRYRUN.
+        words: Words<'a>,
+    },
+    /// GENPASS.
+    GenPass(Genpass),
+    /// GETUSER.
+    GetUser(&'a [u8]),
+    /// LIST.
+    List,
+    /// LOAD.
+    Load,
+    /// LOG: so many entries.
+    Log(usize),
+    /// LOG RESET.
+    ResetLog,
+    /// SAVE.
+    Save,
+    /// SETUSER.
+    SetUser {
+        /// The user.
+        name: &'a [u8],
+        /// The rules, each unchecked.
+        rules: Keys<'a>,
+    },
+    /// USERS.
+    Users,
+    /// WHOAMI.
+    WhoAmI,
+}
+
 /// The keys that SCAN and KEYS return.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KeyFilter {
@@ -347,6 +400,8 @@ pub struct Hello<'a> {
     pub auth: Option<(&'a [u8], &'a [u8])>,
     /// The connection's new name.
     pub name: Option<&'a [u8]>,
+    /// The command's name as it was sent.
+    pub command: &'a [u8],
 }
 
 /// The attribute that CLIENT SETINFO sets.

@@ -115,8 +115,21 @@ pub struct KeyPlaces {
     pub counted_at: usize,
     /// The kind of access to the keys, in the words of COMMAND INFO.
     pub access: &'static [&'static str],
+    /// That to the key at `first`, if it is another one.
+    pub first_access: Option<&'static [&'static str]>,
     /// Further keys, whose places the other arguments tell.
     pub others: &'static [OtherKeys],
+}
+
+/// Which of a command's keys one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// That at [`KeyPlaces::first`].
+    First,
+    /// Another one of [`KeyPlaces`].
+    Further,
+    /// One of [`KeyPlaces::others`], by its number there.
+    Other(usize),
 }
 
 /// Keys of a command whose places only its other arguments tell.
@@ -160,8 +173,15 @@ impl OptionKey {
 
 impl KeyPlaces {
     /// No keys.
-    pub const NONE: Self =
-        Self { first: 0, last: 0, step: 0, counted_at: 0, access: &[], others: &[] };
+    pub const NONE: Self = Self {
+        first: 0,
+        last: 0,
+        step: 0,
+        counted_at: 0,
+        access: &[],
+        first_access: None,
+        others: &[],
+    };
 
     /// One key, the first argument.
     pub(crate) const fn one(access: &'static [&'static str]) -> Self {
@@ -171,6 +191,14 @@ impl KeyPlaces {
     /// A key in each `step` arguments, to the end.
     pub(crate) const fn every(step: usize, access: &'static [&'static str]) -> Self {
         Self { first: 1, last: -1, step, access, ..Self::NONE }
+    }
+
+    /// Two keys, the first arguments, with the access to each.
+    pub(crate) const fn two(
+        first: &'static [&'static str],
+        second: &'static [&'static str],
+    ) -> Self {
+        Self { last: 2, first_access: Some(first), ..Self::one(second) }
     }
 
     /// Keys whose number an argument says, behind it.
@@ -183,7 +211,16 @@ impl KeyPlaces {
         self,
         count: usize,
         word: impl Fn(usize) -> &'a [u8],
-    ) -> impl Iterator<Item = usize> {
+    ) -> impl Iterator<Item = usize> + Clone {
+        self.each(count, word).map(|(at, _)| at)
+    }
+
+    /// The same, each with the kind of access.
+    pub fn each<'a>(
+        self,
+        count: usize,
+        word: impl Fn(usize) -> &'a [u8],
+    ) -> impl Iterator<Item = (usize, Place)> + Clone {
         let from = self.counted_at + 1;
         let counted = if self.counted_at == 0 || self.counted_at >= count {
             0
@@ -192,13 +229,30 @@ impl KeyPlaces {
             keys.unwrap_or(0usize).min(count - from)
         };
         let behind = self.first.max(1) + 1;
-        let optional = self.others.iter().filter_map(|of| of.option);
-        let found = optional.filter_map(|of| of.find((behind, count), &word)).collect::<Vec<_>>();
-        self.positions(count).chain(from..from + counted).chain(found)
+        let mut found = Vec::new();
+        for (number, of) in self.others.iter().enumerate() {
+            let at = of.option.and_then(|of| of.find((behind, count), &word));
+            found.extend(at.map(|at| (at, Place::Other(number))));
+        }
+        let first = self.first;
+        let place = move |at: usize| if at == first { Place::First } else { Place::Further };
+        self.positions(count)
+            .chain(from..from + counted)
+            .map(move |at| (at, place(at)))
+            .chain(found)
+    }
+
+    /// The kind of access to a key of this place, in the words of COMMAND INFO.
+    pub fn access_of(&self, place: Place) -> &'static [&'static str] {
+        match place {
+            Place::First => self.first_access.unwrap_or(self.access),
+            Place::Further => self.access,
+            Place::Other(number) => self.others[number].access,
+        }
     }
 
     /// The places of the keys among `count` arguments.
-    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> {
+    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> + Clone {
         let last = if self.last < 0 {
             count.saturating_sub(self.last.unsigned_abs())
         } else {

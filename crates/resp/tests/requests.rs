@@ -612,7 +612,8 @@ fn the_rest() {
     with(&split("hello 3 auth u p setname n"), |found| {
         let Ok(Request::Hello(hello)) = found else { panic!("{found:?}") };
         let version = Some(RespVersion::Resp3);
-        assert_eq!(hello, Hello { version, auth: Some((b"u", b"p")), name: Some(b"n") });
+        let (auth, name) = (Some((&b"u"[..], &b"p"[..])), Some(&b"n"[..]));
+        assert_eq!(hello, Hello { version, auth, name, command: hello.command });
     });
     with(&split("hello"), |found| {
         assert!(matches!(found, Ok(Request::Hello(Hello { version: None, .. }))));

@@ -2,6 +2,7 @@
 
 pub use crate::cluster::ClusterSettings;
 pub use crate::replica_view::ReplicaReads;
+pub use crate::users::{Password, UserSettings};
 pub use remora_engine::Eviction;
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
@@ -44,6 +45,8 @@ pub struct Config {
     pub replica_backlog_bytes: u64,
     /// Where the data are kept; `None`: nowhere, they end with the server.
     pub data: Option<Data>,
+    /// Where the users of RESP connections come from.
+    pub users: UserSettings,
     /// Address of the RESP listener; port 0 takes a free one.
     pub resp_address: SocketAddr,
     /// Path of the Unix socket on which clients ask for shared memory.
@@ -111,6 +114,7 @@ impl Config {
             min_replicas: 0,
             replica_acks: remora_replica::AskFor::default(),
             replica_backlog_bytes: 0,
+            users: UserSettings::default(),
             resp_address: SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.join("socket"),
             fabric_address: None,

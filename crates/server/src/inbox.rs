@@ -52,8 +52,9 @@ pub enum Message {
     Role(RoleStep),
     /// In a cluster, what an acknowledgement needs from now on.
     Requirement(Arc<Requirement>),
-    /// What is known of the cluster has changed: connections may have to be told.
-    ClusterFacts,
+    /// What is known of the cluster, or of the users, has changed: connections may have to be told, or
+    /// to end.
+    News,
     /// The answer to a request for such a change.
     RoleAnswer(Token, OwnedReply),
     /// Whether the disk of the log takes entries.

@@ -58,11 +58,15 @@ mod ticker;
 pub mod touch_hints;
 mod traffic;
 mod turn_times;
+mod users;
 mod utilisation;
 pub mod waits;
 
 pub use clock::MonotonicClock;
-pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};
+pub use config::{
+    AskFor, Config, Data, Eviction, Mtu, Packets, Password, Promise, ReplicaReads, UserSettings,
+    Wake,
+};
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};
 pub use replica_view::{ReplicaView, TurnView};

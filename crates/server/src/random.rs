@@ -2,6 +2,20 @@
 
 use remora_layout::hash::mix;
 
+/// Fills a buffer with random bytes of the kernel, for secrets; false if there are none.
+pub fn fill(bytes: &mut [u8]) -> bool {
+    let mut filled = 0;
+    // Bounded: each round fills some.
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+            Ok(some @ 1..) => filled += some,
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// Random bits from the kernel, for seeds and incarnations.
 pub fn random_u64() -> u64 {
     let mut bytes = [0u8; 8];

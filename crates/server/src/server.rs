@@ -24,6 +24,7 @@ use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use crate::turn_times::TurnTimes;
+use crate::users::{UserFileWatch, UserTable};
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
 use remora_cluster::topology::MemberId;
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
@@ -70,6 +71,8 @@ pub struct Server {
     /// Changes the role, and follows the primary of a replica.
     role: Option<RoleThread>,
     cluster: Option<ClusterThread>,
+    /// Watches the users' file, if there is one.
+    user_file: Option<UserFileWatch>,
     lock: Option<Lock>,
 }
 
@@ -179,6 +182,7 @@ impl Server {
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
             resp_address: config.resp_address,
+            users: Arc::new(UserTable::new(config.users.clone())?),
             config,
             fabric_address,
             clock,
@@ -206,18 +210,19 @@ impl Server {
         });
         let mut server = Self::begin(shared, (socket, commit), data)?;
         server.spawn(loops, &places, unix, fabric, listener)?;
-        server.begin_roles()?;
-        Ok(server)
+        server.begin_roles()
     }
 
-    /// Starts the threads that change the server's role.
-    fn begin_roles(&mut self) -> Result<(), StartError> {
+    /// Starts the threads that change the server's role, and that which watches the users' file.
+    fn begin_roles(mut self) -> Result<Self, StartError> {
         let shared = &self.shared;
         self.role = Some(RoleThread::start(Arc::clone(shared))?);
         if let Some(settings) = shared.config.cluster.clone() {
             self.cluster = Some(ClusterThread::start(Arc::clone(shared), settings)?);
         }
-        Ok(())
+        let (of, users) = (Arc::clone(shared), Arc::clone(&shared.users));
+        self.user_file = UserFileWatch::start(users, move || of.users_changed())?;
+        Ok(self)
     }
 
     /// A server whose shards do not run yet: with the threads of its disk, if it has one, and once
@@ -240,7 +245,20 @@ impl Server {
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
         let (shards, control, acceptor, role, cluster) = (Vec::new(), None, None, None, None);
-        Ok(Self { socket, shared, shards, control, acceptor, log, snapshots, role, cluster, lock })
+        let user_file = None;
+        Ok(Self {
+            socket,
+            shared,
+            shards,
+            control,
+            acceptor,
+            log,
+            snapshots,
+            role,
+            cluster,
+            user_file,
+            lock,
+        })
     }
 
     fn spawn(
@@ -331,6 +349,9 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
+        if let Some(watch) = self.user_file.take() {
+            watch.stop();
+        }
         if let Some(cluster) = self.cluster.take() {
             cluster.join();
         }

@@ -301,7 +301,7 @@ impl ShardLoop {
                     let host = self.connections.port_mut();
                     host.acknowledging.require(&mut host.shard, requirement);
                 }
-                Message::ClusterFacts => {
+                Message::News => {
                     let sleeper = &self.sleeper;
                     self.connections.tell(|gone| sleeper.forget(gone.as_fd()));
                 }

@@ -19,6 +19,7 @@ use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use crate::turn_times::TurnTimes;
+use crate::users::UserTable;
 use remora_arena::{ReadView, Region};
 use remora_cluster::topology::Instance;
 use remora_engine::ShardStats;
@@ -184,6 +185,8 @@ pub struct Shared {
     pub cluster: ClusterState,
     /// In a cluster, what this server knows of it for Redis clients.
     pub cluster_facts: Option<Arc<ClusterFactsCell>>,
+    /// The users of RESP connections.
+    pub users: Arc<UserTable>,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.
@@ -272,8 +275,13 @@ impl Shared {
     pub fn set_cluster_facts(&self, facts: ClusterFacts) {
         let has_news = self.cluster_facts.as_ref().is_some_and(|cell| cell.set(facts));
         if has_news {
-            self.shards.iter().for_each(|shard| shard.inbox.push(Message::ClusterFacts));
+            self.shards.iter().for_each(|shard| shard.inbox.push(Message::News));
         }
+    }
+
+    /// The users have changed: every thread has a look at its connections.
+    pub fn users_changed(&self) {
+        self.shards.iter().for_each(|shard| shard.inbox.push(Message::News));
     }
 
     /// Queue pairs that clients may have, over all devices; none without one.

@@ -57,6 +57,7 @@ fn host() -> &'static Mutex<Host> {
             replica_reads: Default::default(),
             min_replicas: 0,
             replica_acks: remora_server::AskFor::default(),
+            users: Default::default(),
             replica_backlog_bytes: 64 << 20,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),

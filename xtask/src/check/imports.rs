@@ -31,7 +31,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "plan", "layout"]]),
-    ("resp", &[&["frontend", "protocol", "plan", "geometry", "layout"]]),
+    ("resp", &[&["frontend", "acl", "protocol", "plan", "geometry", "layout"]]),
     (
         "client-core",
         &[&["protocol", "plan", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
@@ -39,7 +39,17 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     (
         "server",
         &[
-            &["client-core", "resp", "frontend", "replica", "cluster", "storage", "log", "plan"],
+            &[
+                "client-core",
+                "resp",
+                "acl",
+                "frontend",
+                "replica",
+                "cluster",
+                "storage",
+                "log",
+                "plan",
+            ],
             FOUNDATIONS,
         ],
     ),

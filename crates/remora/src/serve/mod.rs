@@ -4,6 +4,7 @@ mod durability;
 mod eviction;
 mod replica_acks;
 mod replica_reads;
+mod secret;
 mod settings;
 mod socket;
 
@@ -50,13 +51,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         write!(std::io::stdout(), "{}", settings.to_toml()?)?;
         return Ok(());
     }
+    secret::hide_password()?;
     start_log(&settings.log)?;
-    if !settings.bind.is_loopback() {
-        warn!(
-            "NO AUTHENTICATION: whoever reaches {}:{} may read, change and delete everything",
-            settings.bind, settings.port
-        );
-    }
+    settings.warn_of_open_doors();
     if settings.is_cluster_of_one_machine() {
         warn!(
             "this server tells the cluster that it is at {}, which only this machine reaches: with servers on several machines set bind, or announce",

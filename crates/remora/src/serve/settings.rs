@@ -8,6 +8,7 @@ use super::durability::Durability;
 use super::eviction::Eviction;
 use super::replica_acks::ReplicaAcks;
 use super::replica_reads::ReplicaReads;
+use super::secret::Secret;
 use super::socket;
 use anyhow::Context;
 use clap::Args;
@@ -20,8 +21,8 @@ use remora_layout::limits::{
     LOG_HELD_BYTES, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_READS_PER_CLIENT, MAX_SESSIONS,
     MAX_SHARDS, MIN_ARENA_BYTES, UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
-use remora_server::Data;
 use remora_server::cluster::{ClusterSettings, Connect};
+use remora_server::{Data, UserSettings};
 use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -51,13 +52,21 @@ const DEFAULT_REPLICA_BACKLOG: Size = Size(64 << 20);
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// Address that the RESP listener binds [default: 127.0.0.1]. There is no
-    /// authentication: another address than loopback opens all data to it.
+    /// Address that the RESP listener binds [default: 127.0.0.1]. Without users or
+    /// requirepass another address than loopback opens all data to it.
     #[arg(long, env = "REMORA_BIND", value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
     /// Port of the RESP listener; 0 takes a free one [default: 7379].
     #[arg(long, env = "REMORA_PORT", value_name = "PORT")]
     pub port: Option<u16>,
+    /// File of users and their rights, a line `user NAME rules` for each, as
+    /// Redis's aclfile. It is read again whenever it changes [default: none].
+    #[arg(long, env = "REMORA_USERS", value_name = "FILE")]
+    pub users: Option<PathBuf>,
+    /// Password of the user default, for RESP. It is hidden from the list of
+    /// processes; the variable keeps it out of the shell's history too.
+    #[arg(long, env = super::secret::VARIABLE, value_name = "PASSWORD", hide_env_values = true)]
+    pub requirepass: Option<Secret>,
     /// Unix socket on which clients ask for shared memory [default:
     /// $XDG_RUNTIME_DIR/remora.sock, else /tmp/remora-UID/remora.sock].
     #[arg(long, env = "REMORA_SOCKET", value_name = "PATH")]
@@ -218,7 +227,13 @@ impl Layer {
     }
 
     fn from_toml(text: &str) -> anyhow::Result<Self> {
-        toml::from_str(text).map_err(|error| usage(error.to_string().trim_end()))
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let shown = error.to_string();
+            match shown.contains("requirepass") {
+                true => usage(format!("requirepass: {}", error.message())),
+                false => usage(shown.trim_end()),
+            }
+        })
     }
 
     /// This layer where it speaks, the one below where it is silent.
@@ -226,6 +241,8 @@ impl Layer {
         Self {
             bind: self.bind.or(below.bind),
             port: self.port.or(below.port),
+            users: self.users.or(below.users),
+            requirepass: self.requirepass.or(below.requirepass),
             socket: self.socket.or(below.socket),
             fabric_address: self.fabric_address.or(below.fabric_address),
             transport: self.transport.or(below.transport),
@@ -270,6 +287,12 @@ pub struct Settings {
     pub bind: IpAddr,
     /// Port of the RESP listener.
     pub port: u16,
+    /// The users' file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<PathBuf>,
+    /// The password of `default`; it is never shown.
+    #[serde(skip)]
+    pub requirepass: Option<Secret>,
     /// Path of the Unix socket.
     pub socket: PathBuf,
     /// Whether the user named no socket: then the server makes its directory.
@@ -362,6 +385,8 @@ impl Settings {
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),
+            users: layer.users.filter(|path| !path.as_os_str().is_empty()),
+            requirepass: layer.requirepass,
             socket: layer.socket.unwrap_or_else(socket::default_path),
             socket_is_default,
             // Other servers of a cluster have to reach this one.
@@ -461,6 +486,7 @@ impl Settings {
             )));
         }
         self.check_backlog()?;
+        self.check_users()?;
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
             return Err(usage(format!(
@@ -558,6 +584,35 @@ impl Settings {
         })
     }
 
+    /// Whether RESP clients must log in, as far as the settings say.
+    fn has_users(&self) -> bool {
+        self.users.is_some() || self.requirepass.as_ref().and_then(Secret::password).is_some()
+    }
+
+    /// Warns of listeners that let everybody in.
+    pub fn warn_of_open_doors(&self) {
+        let (bind, port) = (self.bind, self.port);
+        if !bind.is_loopback() && !self.has_users() {
+            tracing::warn!(
+                "NO AUTHENTICATION: whoever reaches {bind}:{port} may read, change and delete everything; requirepass or users change that"
+            );
+        }
+        if let Some(address) = self.fabric_address.filter(|address| !address.ip().is_loopback()) {
+            tracing::warn!(
+                "NO AUTHENTICATION for Remora's own clients: whoever reaches {address} may read, change and delete everything"
+            );
+        }
+    }
+
+    fn check_users(&self) -> anyhow::Result<()> {
+        if self.has_users() && self.cluster.is_some() {
+            return Err(usage(
+                "users, requirepass: servers of a cluster cannot log in at each other yet; leave them out, or cluster".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     fn check_backlog(&self) -> anyhow::Result<()> {
         let share = self.replica_backlog.0 / self.shards as u64;
         if share <= LOG_HELD_BYTES as u64 {
@@ -614,6 +669,10 @@ impl Settings {
             min_replicas: self.min_replicas,
             replica_acks: self.replica_acks.into(),
             replica_backlog_bytes: self.replica_backlog.0,
+            users: UserSettings {
+                file: self.users.clone(),
+                password: self.requirepass.as_ref().and_then(Secret::password),
+            },
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
         }

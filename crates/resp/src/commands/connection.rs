@@ -110,7 +110,7 @@ const HELLO: CommandSpec = CommandSpec {
 };
 
 fn hello(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    let mut hello = Hello { version: None, auth: None, name: None };
+    let mut hello = Hello { version: None, auth: None, name: None, command: words.get(0) };
     if words.len() > 1 {
         hello.version = match integer::parse(words.get(1)) {
             None => return Err(CommandError::ProtocolVersionNumber),

@@ -260,11 +260,6 @@ const BETWEEN_SHARDS: &str = "Between keys of different shards it is not atomic:
     the key meanwhile are answered with TRYAGAIN, and so is this one if either key is on its way, or \
     too many keys are. Objects that are staged for a tree stay behind and go.";
 
-/// Places of two keys.
-const fn two_keys(access: &'static [&'static str]) -> KeyPlaces {
-    KeyPlaces { first: 1, last: 2, step: 1, access, ..KeyPlaces::NONE }
-}
-
 /// The error of RENAME and RENAMENX without the key.
 const NO_SUCH_KEY: &[(Status, &str)] = &[(Status::NotFound, "ERR no such key")];
 static RENAMED: ObjectReply =
@@ -276,7 +271,7 @@ const RENAME: CommandSpec = CommandSpec {
     name: "rename",
     arity: 3,
     flags: &[Flag::Write],
-    keys: two_keys(&["OW", "update"]),
+    keys: KeyPlaces::two(&["RW", "access", "delete"], &["OW", "update"]),
     categories: &["keyspace"],
     since: "1.0.0",
     group: Group::GENERIC,
@@ -296,7 +291,7 @@ const RENAMENX: CommandSpec = CommandSpec {
     name: "renamenx",
     arity: 3,
     flags: &[Flag::Write],
-    keys: two_keys(&["OW", "insert"]),
+    keys: KeyPlaces::two(&["RW", "access", "delete"], &["OW", "insert"]),
     categories: &["keyspace"],
     since: "1.0.0",
     group: Group::GENERIC,
@@ -347,7 +342,7 @@ const COPY: CommandSpec = CommandSpec {
     name: "copy",
     arity: -3,
     flags: &[Flag::Write, Flag::DenyOom],
-    keys: two_keys(&["OW", "update"]),
+    keys: KeyPlaces::two(&["RO", "access"], &["OW", "update"]),
     categories: &["keyspace"],
     since: "6.2.0",
     group: Group::GENERIC,

@@ -437,7 +437,7 @@ const LMOVE: CommandSpec = CommandSpec {
     name: "lmove",
     arity: 5,
     flags: &[Flag::Write, Flag::DenyOom],
-    keys: KeyPlaces { last: 2, ..KeyPlaces::one(&["RW", "access", "delete", "insert"]) },
+    keys: KeyPlaces::two(&["RW", "access", "delete"], &["RW", "insert"]),
     since: "6.2.0",
     summary: "Moves an element from an end of a list to an end of another one, and returns it.",
     notes: "Null without the first list. Both keys may be the same. Where the keys are of one \

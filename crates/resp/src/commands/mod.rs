@@ -1,6 +1,7 @@
 //! The commands: a file or a folder for each group. It has each command's entry in the table, its
 //! parser and its reply's writer together.
 
+mod acl;
 pub mod cluster;
 pub mod connection;
 pub(crate) mod expiry;
@@ -29,6 +30,7 @@ use crate::spec::CommandSpec;
 
 /// Their commands, one line each.
 pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
+    acl::COMMANDS,
     cluster::COMMANDS,
     connection::COMMANDS,
     expiry::COMMANDS,

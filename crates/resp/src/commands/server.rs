@@ -291,7 +291,7 @@ const DEBUG_DIGEST_VALUE: CommandSpec = CommandSpec {
     name: "debug|digest-value",
     arity: -3,
     flags: &[Flag::ReadOnly, Flag::Admin, Flag::NoScript],
-    keys: KeyPlaces::every(2, &["RO"]),
+    keys: KeyPlaces { first: 2, ..KeyPlaces::every(1, &["RO", "access"]) },
     since: "5.0.5",
     summary: "Returns a digest of what each key holds, and of its expiry, without its name.",
     complexity: "O(N) where N is the size of what the keys hold",

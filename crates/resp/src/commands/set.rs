@@ -58,7 +58,10 @@ result of more than 64 MiB is an error.",
 const STORES: CommandSpec = CommandSpec {
     arity: -3,
     flags: &[Flag::Write, Flag::DenyOom],
-    keys: KeyPlaces::every(1, &["OW", "update"]),
+    keys: KeyPlaces {
+        first_access: Some(&["OW", "update"]),
+        ..KeyPlaces::every(1, &["RO", "access"])
+    },
     arguments: STORED,
     ..COMBINES
 };
@@ -291,7 +294,7 @@ const SMOVE: CommandSpec = CommandSpec {
     name: "smove",
     arity: 4,
     flags: &[Flag::Write, Flag::Fast],
-    keys: KeyPlaces { last: 2, ..KeyPlaces::one(&["RW", "access", "delete"]) },
+    keys: KeyPlaces::two(&["RW", "access", "delete"], &["RW", "insert"]),
     summary: "Moves a member to another set; returns 1 if it was there, else 0.",
     notes: "One change of both sets if they are of one shard. Between shards it is added first and \
 then removed: for a moment both sets may have it. Of several that move the same member at once one gets \

@@ -5,7 +5,7 @@ use super::index::lookup;
 use crate::error::CommandError;
 use crate::keys::Keys;
 use crate::request::{CommandQuery, ListFilter};
-use crate::spec::{Argument, CommandSpec, Kind, OtherKeys};
+use crate::spec::{Argument, CommandSpec, KeyPlaces, Kind, OtherKeys};
 use crate::wire::RespVersion;
 use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
 
@@ -93,8 +93,9 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     if spec.keys.first == 0 && spec.keys.counted_at == 0 {
         set(out, version, 0);
     } else {
-        set(out, version, 1 + spec.keys.others.len());
-        key_places(out, version, spec);
+        let firsts = usize::from(spec.keys.first_access.is_some());
+        set(out, version, 1 + firsts + spec.keys.others.len());
+        key_places(out, version, spec.keys);
         for other in spec.keys.others {
             other_keys(out, version, other);
         }
@@ -105,9 +106,23 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     }
 }
 
-/// The positions of the keys, in the words of Redis 7. Its last key is relative to the first.
-fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
-    let keys = spec.keys;
+/// The positions of the keys, in the words of Redis 7, those of another access apart. Their last key
+/// is relative to the first.
+fn key_places(out: &mut Vec<u8>, version: RespVersion, keys: KeyPlaces) {
+    if let Some(access) = keys.first_access {
+        let first =
+            KeyPlaces { first: keys.first, last: keys.first as isize, ..KeyPlaces::one(access) };
+        key_places(out, version, first);
+        let (first, counted_at) = match keys.counted_at {
+            0 => (keys.first + keys.step, 0),
+            at => (0, at),
+        };
+        return key_places(
+            out,
+            version,
+            KeyPlaces { first, counted_at, first_access: None, ..keys },
+        );
+    }
     let last = if keys.last < 0 { keys.last as i64 } else { keys.last as i64 - keys.first as i64 };
     map(out, version, 3);
     bulk(out, b"flags");

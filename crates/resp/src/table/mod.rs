@@ -4,7 +4,9 @@
 mod all;
 mod answer;
 mod index;
+mod rights;
 
 pub use all::{TABLE, all, groups};
 pub use answer::{answer, write_help};
 pub use index::lookup;
+pub use rights::{Called, CommandTable, called};

@@ -64,6 +64,9 @@ impl<H: Host> Executor for RespExecutor<H> {
         self.set_first_key(args.get(1, bytes), at);
         self.host.thread_counts().commands.add(1);
         self.begin(responder.database);
+        if !self.may_all(responder) && self.is_refused(responder, (args, bytes)) {
+            return self.forget_first_key();
+        }
         if self.host.is_guarded()
             && let Some(refused) = self.refused(&mut responder.client, args, bytes)
         {
@@ -105,11 +108,18 @@ impl<H: Host> Executor for RespExecutor<H> {
     }
 
     fn news(&mut self) -> News {
-        let Some(facts) = self.host.cluster() else { return News::default() };
+        let version = self.host.users().map_or(0, |users| users.published().version());
+        let reviews = std::mem::replace(&mut self.users_version, version) != version;
+        let Some(facts) = self.host.cluster() else { return News { reviews, ..News::default() } };
         self.events = self.announcer.events(facts);
         let leads = facts.own_node().is_some_and(|node| node.is_primary);
         let led = std::mem::replace(&mut self.led, leads);
-        News { has_pushes: !self.events.is_empty(), ends_others: led && !leads }
+        News { has_pushes: !self.events.is_empty(), ends_others: led && !leads, reviews }
+    }
+
+    fn stays(&mut self, responder: &mut Responder) -> bool {
+        let users = self.host.users();
+        users.is_none_or(|users| responder.client.login.review(users.published()))
     }
 
     fn push(&mut self, responder: &mut Responder) {

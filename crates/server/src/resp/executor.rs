@@ -44,6 +44,8 @@ pub struct RespExecutor<H> {
     pub(super) events: Vec<Event>,
     /// The server was the primary of its group when they were told last.
     pub(super) led: bool,
+    /// The users as the connections were looked at last.
+    pub(super) users_version: u64,
     /// Unix ms of the present turn's requests.
     pub(super) now_ms: u64,
     /// The database of the present request.
@@ -68,6 +70,7 @@ impl<H: Host> RespExecutor<H> {
             announcer: Announcer::default(),
             events: Vec::new(),
             led: false,
+            users_version: 0,
             now_ms: 0,
             database: Database::ZERO,
             first_key: None,

@@ -2,6 +2,7 @@
 
 use crate::plans::Plans;
 use crate::thread_counts::ThreadCounts;
+use crate::users::UserTable;
 use crate::waits::Waits;
 use remora_arena::{Journal, Owner};
 use remora_frontend::{ShardPort, Token};
@@ -79,6 +80,15 @@ pub trait Host: ShardPort {
     fn change_refusal(&self) -> Option<CommandError> {
         None
     }
+
+    /// The users; `None` where there are none, and everybody may do all.
+    #[inline]
+    fn users(&self) -> Option<&Arc<UserTable>> {
+        None
+    }
+
+    /// The users have changed: every thread has a look at its connections.
+    fn users_changed(&self) {}
 
     /// The text of INFO.
     fn info(&self, sections: &Sections<'_>) -> String;

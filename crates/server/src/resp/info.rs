@@ -8,6 +8,7 @@ use crate::config::{Eviction, Promise, Wanted};
 use crate::plans::PlanCounts;
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
+use remora_acl::DEFAULT_USER;
 use remora_engine::ShardStats;
 use remora_frontend::Counter;
 use remora_layout::database::DATABASES;
@@ -240,6 +241,7 @@ impl Facts<'_> {
     /// Counts of connections and sessions, and of their requests.
     fn connections(&self) -> Vec<Line> {
         let counts = &self.shared.counts;
+        let refused = &self.shared.users.refused;
         lines([
             ("total_connections_received", load(&counts.connections_total)),
             ("total_sessions_granted", load(&counts.sessions_total)),
@@ -249,6 +251,10 @@ impl Facts<'_> {
             ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("rejected_connections", load(&counts.connections_rejected)),
+            ("acl_access_denied_auth", load(&refused.auth)),
+            ("acl_access_denied_cmd", load(&refused.command)),
+            ("acl_access_denied_key", load(&refused.key)),
+            ("acl_access_denied_channel", load(&refused.channel)),
             ("protocol_errors", self.threads(|t| &t.frontend.protocol_errors)),
             (
                 "client_output_buffer_limit_disconnections",
@@ -414,6 +420,8 @@ pub fn client(responder: &Responder) -> Vec<u8> {
     let (serial, peer, client) = (responder.serial(), responder.peer(), &responder.client);
     let mut text = format!("id={serial} addr={peer} name=").into_bytes();
     text.extend_from_slice(&client.name);
+    text.extend_from_slice(b" user=");
+    text.extend_from_slice(client.login.user().map_or(DEFAULT_USER, |user| user.name()));
     text.extend_from_slice(b" lib-name=");
     text.extend_from_slice(&client.library[0]);
     text.extend_from_slice(b" lib-ver=");

@@ -28,6 +28,7 @@ mod sort;
 mod sort_job;
 mod steps;
 mod trees;
+mod users;
 
 pub(crate) use acceptor::Acceptor;
 pub use executor::RespExecutor;

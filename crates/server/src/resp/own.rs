@@ -26,6 +26,10 @@ impl<H: Host> RespExecutor<H> {
                 responder.reply(|out, _| encode::bulk(out, text));
             }
             Request::Hello(hello) => self.hello(responder, &hello),
+            Request::Auth { user, password, command } => {
+                self.auth(responder, command, (user, password));
+            }
+            Request::Acl(request) => self.acl(responder, &request),
             Request::Help(name) => responder.reply(|out, _| table::write_help(out, name)),
             Request::Info(sections) => {
                 let text = self.host.info(&sections);
@@ -178,10 +182,8 @@ impl<H: Host> RespExecutor<H> {
     }
 
     fn hello(&mut self, responder: &mut Responder, hello: &Hello<'_>) {
-        // There are no users: the default one has no password, and any other
-        // is refused rather than believed.
-        if hello.auth.is_some_and(|(user, _)| user != b"default") {
-            return responder.reply(|out, _| CommandError::WrongPassword.write(out));
+        if let Err(error) = self.hello_user(responder, hello) {
+            return responder.reply(|out, _| error.write(out));
         }
         if let Some(name) = hello.name {
             responder.client.name = name.to_vec();

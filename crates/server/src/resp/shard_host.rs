@@ -14,6 +14,7 @@ use crate::link_targets::find_elsewhere;
 use crate::plans::{PLANS, Plans};
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
+use crate::users::UserTable;
 use crate::waits::Waits;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard};
@@ -492,6 +493,15 @@ impl Host for ShardHost {
 
     fn change_refusal(&self) -> Option<CommandError> {
         self.shared.view.refuses_changes().then_some(CommandError::Fenced)
+    }
+
+    #[inline]
+    fn users(&self) -> Option<&Arc<UserTable>> {
+        Some(&self.shared.users)
+    }
+
+    fn users_changed(&self) {
+        self.shared.users_changed();
     }
 
     fn info(&self, sections: &Sections<'_>) -> String {

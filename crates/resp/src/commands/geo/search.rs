@@ -9,7 +9,9 @@ use crate::form::{GeoError, GeoForm, Order, ReplyForm, Stored};
 use crate::keys::{self, key};
 use crate::numbers::float;
 use crate::request::Request;
-use crate::spec::{Argument, CommandSpec, Flag, KeyPlaces, Kind, ParseResult};
+use crate::spec::{
+    Argument, CommandSpec, Flag, KeyPlaces, Kind, OptionKey, OtherKeys, ParseResult,
+};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Member, Members, Shape};
@@ -116,7 +118,7 @@ const GEOSEARCHSTORE: CommandSpec = CommandSpec {
     name: "geosearchstore",
     arity: -8,
     flags: &[Flag::Write, Flag::DenyOom],
-    keys: KeyPlaces { first: 1, last: 2, step: 1, access: &["OW", "update"], ..KeyPlaces::NONE },
+    keys: KeyPlaces::two(&["OW", "update"], &["RO", "access"]),
     summary: "Stores the members within a circle or a box in another key; returns their number.",
     notes: STORE_NOTES,
     arguments: &[
@@ -136,11 +138,24 @@ fn geosearchstore(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     search(words, Form::SearchStore)
 }
 
+/// The key of STORE.
+const STORED: OtherKeys = OtherKeys {
+    option: Some(OptionKey { word: "store", skips: &[("count", 1), ("storedist", 1)] }),
+    notes: "For the optional STORE keyword",
+    access: &["OW", "update"],
+};
+/// The key of STOREDIST.
+const STORED_BY_DISTANCE: OtherKeys = OtherKeys {
+    option: Some(OptionKey { word: "storedist", skips: &[("count", 1), ("store", 1)] }),
+    notes: "For the optional STOREDIST keyword",
+    access: &["OW", "update"],
+};
+
 const GEORADIUS: CommandSpec = CommandSpec {
     name: "georadius",
     arity: -6,
-    flags: &[Flag::Write, Flag::DenyOom],
-    keys: KeyPlaces::one(&["RO", "access"]),
+    flags: &[Flag::Write, Flag::DenyOom, Flag::MovableKeys],
+    keys: KeyPlaces { others: &[STORED, STORED_BY_DISTANCE], ..KeyPlaces::one(&["RO", "access"]) },
     summary: "Returns or stores the members within a distance of a position.",
     complexity: SEARCHING,
     notes: "As GEOSEARCH with FROMLONLAT and BYRADIUS. With STORE or STOREDIST as GEOSEARCHSTORE.",
@@ -159,6 +174,7 @@ fn georadius(words: Words<'_>, _now: u64) -> ParseResult<'_> {
 const GEORADIUS_RO: CommandSpec = CommandSpec {
     name: "georadius_ro",
     flags: &[Flag::ReadOnly],
+    keys: KeyPlaces::one(&["RO", "access"]),
     summary: "Returns the members within a distance of a position.",
     since: "3.2.10",
     notes: "As GEOSEARCH with FROMLONLAT and BYRADIUS.",

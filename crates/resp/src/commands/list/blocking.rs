@@ -43,13 +43,7 @@ which they began to wait.",
 /// Commands that wait for an element and move it.
 const MOVES: CommandSpec = CommandSpec {
     flags: &[Flag::Write, Flag::DenyOom, Flag::NoScript, Flag::Blocking],
-    keys: KeyPlaces {
-        first: 1,
-        last: 2,
-        step: 1,
-        access: &["RW", "access", "delete"],
-        ..KeyPlaces::NONE
-    },
+    keys: KeyPlaces::two(&["RW", "access", "delete"], &["RW", "insert"]),
     complexity: "O(1)",
     ..LIST
 };

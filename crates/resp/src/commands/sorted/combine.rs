@@ -46,7 +46,13 @@ MiB, or of more than 1,048,576 members, is an error: the members are sorted in t
 const STORES: CommandSpec = CommandSpec {
     arity: -4,
     flags: &[Flag::Write, Flag::DenyOom, Flag::MovableKeys],
-    keys: KeyPlaces { first: 1, last: 1, step: 1, ..KeyPlaces::counted(2, &["OW", "update"]) },
+    keys: KeyPlaces {
+        first: 1,
+        last: 1,
+        step: 1,
+        first_access: Some(&["OW", "update"]),
+        ..KeyPlaces::counted(2, &["RO", "access"])
+    },
     since: "2.0.0",
     notes: "The sets are read as by ZUNION; then the key gets the result as one change, in the place of \
 what it held. Without members it is removed.",

@@ -53,7 +53,7 @@ const REMOVES: CommandSpec = CommandSpec {
     flags: &[Flag::Write],
     keys: KeyPlaces::one(&["RW", "delete"]),
     complexity: "O(log N + M) where N is the number of members and M that of members removed",
-    notes: "Returns the number of members removed. Many are removed in turns of some thousand, between \
+    notes: "Returns the number of members removed. Many are removed in turns of some hundred, between \
 which others see the set with the members that are left. The key is gone with its last member.",
     ..WRITES
 };
@@ -224,7 +224,7 @@ const ZRANGESTORE: CommandSpec = CommandSpec {
     name: "zrangestore",
     arity: -5,
     flags: &[Flag::Write, Flag::DenyOom],
-    keys: KeyPlaces { first: 1, last: 2, step: 1, access: &["OW", "update"], ..KeyPlaces::NONE },
+    keys: KeyPlaces::two(&["OW", "update"], &["RO", "access"]),
     since: "6.2.0",
     summary: "Stores the members of a range at another key; returns their number.",
     complexity: "O(log N + M log M) where N is the number of members and M that of members stored",

@@ -1,0 +1,364 @@
+//! Users and their rights over RESP: held against a real redis-server, and what an operator sees.
+
+use remora_tests::{
+    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, run_remora, wait_until,
+};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Rules, most of which Redis takes.
+const RULES: &[&str] = &[
+    "on",
+    "off",
+    "nopass",
+    ">one",
+    ">two",
+    "<one",
+    "resetpass",
+    "~*",
+    "~a*",
+    "~b",
+    "%R~b*",
+    "%W~c*",
+    "%RW~d*",
+    "resetkeys",
+    "allkeys",
+    "&*",
+    "&news.*",
+    "resetchannels",
+    "+@all",
+    "-@all",
+    "+@read",
+    "-@write",
+    "+@string",
+    "-@dangerous",
+    "+@hash",
+    "+@sortedset",
+    "+get",
+    "+set",
+    "-set",
+    "+mget",
+    "+copy",
+    "+rename",
+    "+client|id",
+    "-client|id",
+    "+config|get",
+    "+select|0",
+    "+smove",
+    "+zadd",
+    "+zunionstore",
+    "(+get ~x*)",
+    "(+@write ~a* %R~c)",
+    "(%W~b +copy",
+    "%R~a)",
+    "clearselectors",
+    "reset",
+    "~s*",
+    "~z*",
+    "%R~*",
+    "+@geo",
+    "+nosuch",
+    "+@nosuch",
+    "~a~b",
+    "%X~a",
+    "!00",
+    "+get|x",
+    "foo",
+];
+
+const KEYS: &[&str] = &["a1", "a2", "b", "b2", "c", "c2", "d", "x"];
+
+/// A call whose reply is the same of both servers, but for what users may do.
+fn draw(random: &mut Random) -> Vec<String> {
+    let (one, two) = (random.pick(KEYS), random.pick(KEYS));
+    let text = match random.below(30) {
+        0 => format!("GET {one}"),
+        1 => format!("SET {one} v"),
+        2 => format!("SET {one} v GET"),
+        3 => format!("MGET {one} {two}"),
+        4 => format!("MSET {one} v {two} w"),
+        5 => format!("DEL {one} {two}"),
+        6 => format!("COPY {one} {two}"),
+        7 => format!("RENAME {one} {two}"),
+        8 => format!("EXISTS {one}"),
+        9 => format!("HSET h{one} f v"),
+        10 => format!("HGETALL h{one}"),
+        11 => format!("SADD s{one} m"),
+        12 => format!("SMOVE s{one} s{two} m"),
+        13 => format!("SINTERSTORE s{one} s{two} s{one}"),
+        14 => format!("LPUSH l{one} v"),
+        15 => format!("LMOVE l{one} l{two} LEFT RIGHT"),
+        16 => format!("LMPOP 2 l{one} l{two} LEFT"),
+        17 => format!("ZADD z{one} 1 m"),
+        18 => format!("ZUNIONSTORE z{one} 1 z{two}"),
+        19 => format!("ZRANGE z{one} 0 -1"),
+        20 => format!("APPEND {one} x"),
+        21 => format!("GETRANGE {one} 0 0"),
+        22 => format!("TTL {one}"),
+        23 => random.pick(&["SORT sa1 ALPHA", "SORT sa1 BY w* GET #", "SORT sb GET w*"]).to_owned(),
+        24 => format!("GEORADIUS z{one} 0 0 1 km STORE {two}"),
+        25 => "SELECT 0".to_owned(),
+        26 => "CONFIG GET nosuch".to_owned(),
+        27 => "FLUSHALL".to_owned(),
+        28 => format!("TOUCH {one} {two}"),
+        _ => "PING".to_owned(),
+    };
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn bytes(words: &[String]) -> Vec<&[u8]> {
+    words.iter().map(|word| word.as_bytes()).collect()
+}
+
+fn both(of: &mut [Bytes; 2], call: &[String], trace: &str) -> Vec<u8> {
+    let [ours, theirs] = of;
+    let [ours, theirs] = [ours, theirs].map(|of| of.call(&bytes(call)).unwrap());
+    let shown = [&ours, &theirs].map(|reply| reply.escape_ascii().to_string());
+    assert_eq!(shown[0], shown[1], "{trace}: {call:?}");
+    ours
+}
+
+/// Random rules, then random calls by the user that they make: the same replies, and the same
+/// verdicts of ACL DRYRUN.
+#[test]
+fn random_users_may_do_what_they_may_at_redis() {
+    if is_skipped("redis-server") {
+        return println!("not run: redis-server is missing, as REMORA_SKIP says");
+    }
+    let redis = RedisServer::start();
+    let ours = ServerProcess::start(&["--max-memory=64MiB"]);
+    let (mut allowed, mut refused, mut wrong) = (0, 0, 0);
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let trace = format!("seed {seed}");
+        let mut admin = Bytes::pair(&ours, &redis, "2");
+        let name = format!("user{seed}");
+        for _ in 0..3 {
+            let rules = (0..1 + random.below(8)).map(|_| random.pick(RULES));
+            let rules: Vec<String> =
+                rules.flat_map(|rule| rule.split(' ').map(str::to_owned)).collect();
+            // Redis 7.0 forgets the words of a selector in which another one begins.
+            let mut is_open = false;
+            let begins_within = rules.iter().any(|rule| {
+                let begins_within = is_open && rule.starts_with('(');
+                is_open = (is_open || rule.starts_with('(')) && !rule.ends_with(')');
+                begins_within
+            });
+            if begins_within {
+                continue;
+            }
+            let call = ["ACL", "SETUSER", &name].map(str::to_owned);
+            let reply = both(&mut admin, &[&call[..], &rules].concat(), &trace);
+            wrong += u32::from(reply.starts_with(b"-"));
+        }
+        let open = ["ACL", "SETUSER", &name, "on", ">pass"].map(str::to_owned);
+        both(&mut admin, &open, &trace);
+        let mut user = Bytes::pair(&ours, &redis, "2");
+        both(&mut user, &["AUTH", &name, "wrong"].map(str::to_owned), &trace);
+        both(&mut user, &["AUTH", &name, "pass"].map(str::to_owned), &trace);
+        for step in 0..120 {
+            let (call, trace) = (draw(&mut random), format!("{trace}, step {step}"));
+            let dry = ["ACL", "DRYRUN", &name].map(str::to_owned);
+            both(&mut admin, &[&dry[..], &call].concat(), &trace);
+            let reply = both(&mut user, &call, &trace);
+            match reply.starts_with(b"-NOPERM") {
+                true => refused += 1,
+                false => allowed += 1,
+            }
+        }
+        both(&mut user, &["ACL", "WHOAMI"].map(str::to_owned), &trace);
+    }
+    assert!(allowed > 200 && refused > 500 && wrong > 20, "{allowed} {refused} {wrong}");
+}
+
+fn call(resp: &mut Resp, text: &str) -> Value {
+    resp.call(text)
+}
+
+fn error(text: &str) -> Value {
+    Value::Error(text.into())
+}
+
+const NO_AUTH: &str = "NOAUTH Authentication required.";
+const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+#[test]
+fn whoever_does_not_log_in_gets_nothing() {
+    let server = ServerProcess::start(&["--requirepass", "s3cret-word"]);
+    let mut resp = server.resp();
+    for text in ["GET k", "SET k v", "PING", "INFO", "CLIENT ID", "ACL WHOAMI", "COMMAND COUNT"] {
+        assert_eq!(call(&mut resp, text), error(NO_AUTH), "{text}");
+    }
+    assert!(
+        matches!(call(&mut resp, "HELLO 3"), Value::Error(text) if text.starts_with("NOAUTH HELLO"))
+    );
+    assert!(
+        matches!(call(&mut resp, "NOSUCH"), Value::Error(text) if text.starts_with("ERR unknown command"))
+    );
+    for text in
+        ["AUTH wrong", "AUTH default wrong", "AUTH nobody s3cret-word", "HELLO 2 AUTH default x"]
+    {
+        assert_eq!(call(&mut resp, text), error(WRONG), "{text}");
+    }
+    assert_eq!(call(&mut resp, "GET k"), error(NO_AUTH));
+    assert_eq!(call(&mut resp, "AUTH s3cret-word"), Value::ok());
+    assert_eq!(call(&mut resp, "SET k v"), Value::ok());
+    let mut other = server.resp();
+    assert!(matches!(call(&mut other, "HELLO 2 AUTH default s3cret-word"), Value::Array(_)));
+    assert_eq!(call(&mut other, "GET k"), Value::bulk("v"));
+    assert_eq!(other.info("acl_access_denied_auth"), 4);
+    let log = call(&mut other, "ACL LOG");
+    assert!(matches!(&log, Value::Array(entries) if entries.len() == 3), "{log:?}");
+    assert_eq!(call(&mut other, "ACL LOG RESET"), Value::ok());
+    assert_eq!(call(&mut other, "ACL LOG"), Value::Array(Vec::new()));
+    // Neither the list of processes nor the log shows the password.
+    let title = std::fs::read(format!("/proc/{}/cmdline", server.pid())).unwrap();
+    for text in [String::from_utf8_lossy(&title).into_owned(), server.log()] {
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+}
+
+#[test]
+fn without_a_password_auth_says_so() {
+    let server = ServerProcess::start(&[]);
+    let mut resp = server.resp();
+    assert!(
+        matches!(call(&mut resp, "AUTH x"), Value::Error(text) if text.starts_with("ERR AUTH <password> called without any"))
+    );
+    assert_eq!(call(&mut resp, "AUTH default x"), Value::ok());
+    assert_eq!(call(&mut resp, "AUTH nobody x"), error(WRONG));
+    assert_eq!(call(&mut resp, "AUTH a b c"), error("ERR syntax error"));
+    assert!(
+        matches!(call(&mut resp, "CLIENT INFO"), Value::Bulk(text) if String::from_utf8_lossy(&text).contains(" user=default "))
+    );
+    assert!(
+        matches!(call(&mut resp, "ACL SAVE"), Value::Error(text) if text.contains("not configured to use an ACL file"))
+    );
+    let Value::Bulk(password) = call(&mut resp, "ACL GENPASS") else { panic!("no password") };
+    assert!(password.len() == 64 && password.iter().all(u8::is_ascii_hexdigit));
+    assert_ne!(call(&mut resp, "ACL GENPASS"), Value::Bulk(password));
+}
+
+fn logged_in(server: &ServerProcess, name: &str) -> Resp {
+    let mut resp = server.resp();
+    assert_eq!(call(&mut resp, &format!("AUTH {name} pass")), Value::ok());
+    resp
+}
+
+/// A change holds for connections that are there, at every thread; those of a removed user end, also
+/// while they wait.
+#[test]
+fn changed_rights_hold_at_once() {
+    let server = ServerProcess::start(&["--shards=3"]);
+    let mut admin = server.resp();
+    let make = "ACL SETUSER u on >pass ~a* +@all";
+    assert_eq!(call(&mut admin, make), Value::ok());
+    let mut users: Vec<Resp> = (0..6).map(|_| logged_in(&server, "u")).collect();
+    for user in &mut users {
+        assert_eq!(call(user, "SET a1 v"), Value::ok());
+        assert!(matches!(call(user, "SET b v"), Value::Error(text) if text.starts_with("NOPERM")));
+    }
+    assert_eq!(call(&mut admin, "ACL SETUSER u -set"), Value::ok());
+    for user in &mut users {
+        assert!(
+            matches!(call(user, "SET a1 v"), Value::Error(text) if text.contains("'set' command"))
+        );
+        assert_eq!(call(user, "GET a1"), Value::bulk("v"));
+    }
+    // A user that is off may go on, as at Redis, but not come again.
+    assert_eq!(call(&mut admin, "ACL SETUSER u off"), Value::ok());
+    assert_eq!(call(&mut users[0], "GET a1"), Value::bulk("v"));
+    assert_eq!(call(&mut server.resp(), "AUTH u pass"), error(WRONG));
+    let mut waiting = users.pop().unwrap();
+    waiting.send(&[b"BLPOP", b"a-list", b"0"]).unwrap();
+    wait_until("it waits", || admin.info("blocked_clients") == 1);
+    assert_eq!(call(&mut admin, "ACL DELUSER u nobody"), Value::Integer(1));
+    assert!(waiting.receive().is_err(), "it is closed");
+    for user in &mut users {
+        let _ = user.send(&[b"GET", b"a1"]);
+        assert!(user.receive().is_err(), "it is closed");
+    }
+    wait_until("nobody waits", || admin.info("blocked_clients") == 0);
+    assert_eq!(call(&mut admin, "RPUSH a-list x"), Value::Integer(1));
+    assert_eq!(call(&mut admin, "LLEN a-list"), Value::Integer(1));
+    // Another user of the same name is not the one that logged in.
+    assert_eq!(call(&mut admin, make), Value::ok());
+    let mut former = logged_in(&server, "u");
+    let both: [&[&[u8]]; 2] = [
+        &[b"ACL", b"DELUSER", b"u"],
+        &[b"ACL", b"SETUSER", b"u", b"on", b">other", b"~*", b"+@all"],
+    ];
+    both.iter().for_each(|words| admin.send(words).unwrap());
+    assert_eq!(admin.receive().unwrap(), Value::Integer(1));
+    assert_eq!(admin.receive().unwrap(), Value::ok());
+    let _ = former.send(&[b"GET", b"a1"]);
+    assert!(former.receive().is_err(), "it is closed");
+}
+
+fn start_with(file: &Path) -> ServerProcess {
+    ServerProcess::start(&["--users", file.to_str().unwrap()])
+}
+
+#[test]
+fn users_come_from_a_file_and_go_to_it() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("users");
+    std::fs::write(&file, "user default on nopass ~* &* +@all\nuser u on >pass ~a* +@read\n")
+        .unwrap();
+    let server = start_with(&file);
+    let mut admin = server.resp();
+    let mut user = logged_in(&server, "u");
+    assert_eq!(call(&mut user, "GET a1"), Value::Null);
+    assert!(
+        matches!(call(&mut user, "SET a1 v"), Value::Error(text) if text.starts_with("NOPERM"))
+    );
+    // A wrong file changes nothing, an edited one is read by itself.
+    std::fs::write(&file, "user default on nopass ~* &* +@all\nuser u on +nosuch\n").unwrap();
+    assert!(
+        matches!(call(&mut admin, "ACL LOAD"), Value::Error(text) if text.contains("'+nosuch'"))
+    );
+    assert_eq!(call(&mut user, "GET a1"), Value::Null);
+    std::fs::write(&file, "user default on nopass ~* &* +@all\nuser u on >pass ~a* +@read +set\n")
+        .unwrap();
+    wait_until("the file is read again", || call(&mut user, "SET a1 v") == Value::ok());
+    // Its own file undoes no later change, and one without `default` is not read by itself.
+    assert_eq!(call(&mut admin, "ACL SAVE"), Value::ok());
+    assert_eq!(call(&mut admin, "ACL SETUSER u -set"), Value::ok());
+    std::thread::sleep(std::time::Duration::from_millis(1_300));
+    assert!(
+        matches!(call(&mut user, "SET a1 v"), Value::Error(text) if text.starts_with("NOPERM"))
+    );
+    std::fs::write(&file, "").unwrap();
+    wait_until("it is looked at", || server.log().contains("has no line of the user default"));
+    assert_eq!(call(&mut user, "GET a1"), Value::bulk("v"));
+    assert_eq!(call(&mut admin, "ACL SETUSER v on >pass +ping"), Value::ok());
+    assert_eq!(call(&mut admin, "ACL SAVE"), Value::ok());
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("user v on") && !text.contains(">pass"), "{text}");
+    drop(server);
+    let again = start_with(&file);
+    assert_eq!(call(&mut logged_in(&again, "v"), "PING"), Value::Simple("PONG".into()));
+}
+
+#[test]
+fn what_cannot_be_is_said_before_the_server_starts() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("users");
+    std::fs::write(&file, "user u +nosuch\nfoo\n").unwrap();
+    let file = file.to_str().unwrap();
+    for (arguments, text) in [
+        (vec!["serve", "--port=0", "--users", file], "Error in applying operation '+nosuch'"),
+        (
+            vec!["serve", "--port=0", "--users", "/nosuch/file"],
+            "opening file '/nosuch/file': No such file",
+        ),
+        (
+            vec!["serve", "--port=0", "--requirepass=x", "--cluster=zk://127.0.0.1:1/x"],
+            "servers of a cluster cannot log in at each other yet",
+        ),
+    ] {
+        let ended = run_remora(&arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
+        assert!(ended.err.contains(text), "{arguments:?}: {}", ended.err);
+    }
+}
