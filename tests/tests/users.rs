@@ -171,10 +171,6 @@ fn random_users_may_do_what_they_may_at_redis() {
     assert!(allowed > 200 && refused > 500 && wrong > 20, "{allowed} {refused} {wrong}");
 }
 
-fn call(resp: &mut Resp, text: &str) -> Value {
-    resp.call(text)
-}
-
 fn error(text: &str) -> Value {
     Value::Error(text.into())
 }
@@ -187,30 +183,28 @@ fn whoever_does_not_log_in_gets_nothing() {
     let server = ServerProcess::start(&["--requirepass", "s3cret-word"]);
     let mut resp = server.resp();
     for text in ["GET k", "SET k v", "PING", "INFO", "CLIENT ID", "ACL WHOAMI", "COMMAND COUNT"] {
-        assert_eq!(call(&mut resp, text), error(NO_AUTH), "{text}");
+        assert_eq!(resp.call(text), error(NO_AUTH), "{text}");
     }
+    assert!(matches!(resp.call("HELLO 3"), Value::Error(text) if text.starts_with("NOAUTH HELLO")));
     assert!(
-        matches!(call(&mut resp, "HELLO 3"), Value::Error(text) if text.starts_with("NOAUTH HELLO"))
-    );
-    assert!(
-        matches!(call(&mut resp, "NOSUCH"), Value::Error(text) if text.starts_with("ERR unknown command"))
+        matches!(resp.call("NOSUCH"), Value::Error(text) if text.starts_with("ERR unknown command"))
     );
     for text in
         ["AUTH wrong", "AUTH default wrong", "AUTH nobody s3cret-word", "HELLO 2 AUTH default x"]
     {
-        assert_eq!(call(&mut resp, text), error(WRONG), "{text}");
+        assert_eq!(resp.call(text), error(WRONG), "{text}");
     }
-    assert_eq!(call(&mut resp, "GET k"), error(NO_AUTH));
-    assert_eq!(call(&mut resp, "AUTH s3cret-word"), Value::ok());
-    assert_eq!(call(&mut resp, "SET k v"), Value::ok());
+    assert_eq!(resp.call("GET k"), error(NO_AUTH));
+    assert_eq!(resp.call("AUTH s3cret-word"), Value::ok());
+    assert_eq!(resp.call("SET k v"), Value::ok());
     let mut other = server.resp();
-    assert!(matches!(call(&mut other, "HELLO 2 AUTH default s3cret-word"), Value::Array(_)));
-    assert_eq!(call(&mut other, "GET k"), Value::bulk("v"));
+    assert!(matches!(other.call("HELLO 2 AUTH default s3cret-word"), Value::Array(_)));
+    assert_eq!(other.call("GET k"), Value::bulk("v"));
     assert_eq!(other.info("acl_access_denied_auth"), 4);
-    let log = call(&mut other, "ACL LOG");
+    let log = other.call("ACL LOG");
     assert!(matches!(&log, Value::Array(entries) if entries.len() == 3), "{log:?}");
-    assert_eq!(call(&mut other, "ACL LOG RESET"), Value::ok());
-    assert_eq!(call(&mut other, "ACL LOG"), Value::Array(Vec::new()));
+    assert_eq!(other.call("ACL LOG RESET"), Value::ok());
+    assert_eq!(other.call("ACL LOG"), Value::Array(Vec::new()));
     // Neither the list of processes nor the log shows the password.
     let title = std::fs::read(format!("/proc/{}/cmdline", server.pid())).unwrap();
     for text in [String::from_utf8_lossy(&title).into_owned(), server.log()] {
@@ -223,25 +217,25 @@ fn without_a_password_auth_says_so() {
     let server = ServerProcess::start(&[]);
     let mut resp = server.resp();
     assert!(
-        matches!(call(&mut resp, "AUTH x"), Value::Error(text) if text.starts_with("ERR AUTH <password> called without any"))
+        matches!(resp.call("AUTH x"), Value::Error(text) if text.starts_with("ERR AUTH <password> called without any"))
     );
-    assert_eq!(call(&mut resp, "AUTH default x"), Value::ok());
-    assert_eq!(call(&mut resp, "AUTH nobody x"), error(WRONG));
-    assert_eq!(call(&mut resp, "AUTH a b c"), error("ERR syntax error"));
+    assert_eq!(resp.call("AUTH default x"), Value::ok());
+    assert_eq!(resp.call("AUTH nobody x"), error(WRONG));
+    assert_eq!(resp.call("AUTH a b c"), error("ERR syntax error"));
     assert!(
-        matches!(call(&mut resp, "CLIENT INFO"), Value::Bulk(text) if String::from_utf8_lossy(&text).contains(" user=default "))
+        matches!(resp.call("CLIENT INFO"), Value::Bulk(text) if String::from_utf8_lossy(&text).contains(" user=default "))
     );
     assert!(
-        matches!(call(&mut resp, "ACL SAVE"), Value::Error(text) if text.contains("not configured to use an ACL file"))
+        matches!(resp.call("ACL SAVE"), Value::Error(text) if text.contains("not configured to use an ACL file"))
     );
-    let Value::Bulk(password) = call(&mut resp, "ACL GENPASS") else { panic!("no password") };
+    let Value::Bulk(password) = resp.call("ACL GENPASS") else { panic!("no password") };
     assert!(password.len() == 64 && password.iter().all(u8::is_ascii_hexdigit));
-    assert_ne!(call(&mut resp, "ACL GENPASS"), Value::Bulk(password));
+    assert_ne!(resp.call("ACL GENPASS"), Value::Bulk(password));
 }
 
 fn logged_in(server: &ServerProcess, name: &str) -> Resp {
     let mut resp = server.resp();
-    assert_eq!(call(&mut resp, &format!("AUTH {name} pass")), Value::ok());
+    assert_eq!(resp.call(&format!("AUTH {name} pass")), Value::ok());
     resp
 }
 
@@ -252,37 +246,37 @@ fn changed_rights_hold_at_once() {
     let server = ServerProcess::start(&["--shards=3"]);
     let mut admin = server.resp();
     let make = "ACL SETUSER u on >pass ~a* +@all";
-    assert_eq!(call(&mut admin, make), Value::ok());
+    assert_eq!(admin.call(make), Value::ok());
     let mut users: Vec<Resp> = (0..6).map(|_| logged_in(&server, "u")).collect();
     for user in &mut users {
-        assert_eq!(call(user, "SET a1 v"), Value::ok());
-        assert!(matches!(call(user, "SET b v"), Value::Error(text) if text.starts_with("NOPERM")));
+        assert_eq!(user.call("SET a1 v"), Value::ok());
+        assert!(matches!(user.call("SET b v"), Value::Error(text) if text.starts_with("NOPERM")));
     }
-    assert_eq!(call(&mut admin, "ACL SETUSER u -set"), Value::ok());
+    assert_eq!(admin.call("ACL SETUSER u -set"), Value::ok());
     for user in &mut users {
         assert!(
-            matches!(call(user, "SET a1 v"), Value::Error(text) if text.contains("'set' command"))
+            matches!(user.call("SET a1 v"), Value::Error(text) if text.contains("'set' command"))
         );
-        assert_eq!(call(user, "GET a1"), Value::bulk("v"));
+        assert_eq!(user.call("GET a1"), Value::bulk("v"));
     }
     // A user that is off may go on, as at Redis, but not come again.
-    assert_eq!(call(&mut admin, "ACL SETUSER u off"), Value::ok());
-    assert_eq!(call(&mut users[0], "GET a1"), Value::bulk("v"));
-    assert_eq!(call(&mut server.resp(), "AUTH u pass"), error(WRONG));
+    assert_eq!(admin.call("ACL SETUSER u off"), Value::ok());
+    assert_eq!(users[0].call("GET a1"), Value::bulk("v"));
+    assert_eq!(server.resp().call("AUTH u pass"), error(WRONG));
     let mut waiting = users.pop().unwrap();
     waiting.send(&[b"BLPOP", b"a-list", b"0"]).unwrap();
     wait_until("it waits", || admin.info("blocked_clients") == 1);
-    assert_eq!(call(&mut admin, "ACL DELUSER u nobody"), Value::Integer(1));
+    assert_eq!(admin.call("ACL DELUSER u nobody"), Value::Integer(1));
     assert!(waiting.receive().is_err(), "it is closed");
     for user in &mut users {
         let _ = user.send(&[b"GET", b"a1"]);
         assert!(user.receive().is_err(), "it is closed");
     }
     wait_until("nobody waits", || admin.info("blocked_clients") == 0);
-    assert_eq!(call(&mut admin, "RPUSH a-list x"), Value::Integer(1));
-    assert_eq!(call(&mut admin, "LLEN a-list"), Value::Integer(1));
+    assert_eq!(admin.call("RPUSH a-list x"), Value::Integer(1));
+    assert_eq!(admin.call("LLEN a-list"), Value::Integer(1));
     // Another user of the same name is not the one that logged in.
-    assert_eq!(call(&mut admin, make), Value::ok());
+    assert_eq!(admin.call(make), Value::ok());
     let mut former = logged_in(&server, "u");
     let both: [&[&[u8]]; 2] = [
         &[b"ACL", b"DELUSER", b"u"],
@@ -308,36 +302,30 @@ fn users_come_from_a_file_and_go_to_it() {
     let server = start_with(&file);
     let mut admin = server.resp();
     let mut user = logged_in(&server, "u");
-    assert_eq!(call(&mut user, "GET a1"), Value::Null);
-    assert!(
-        matches!(call(&mut user, "SET a1 v"), Value::Error(text) if text.starts_with("NOPERM"))
-    );
+    assert_eq!(user.call("GET a1"), Value::Null);
+    assert!(matches!(user.call("SET a1 v"), Value::Error(text) if text.starts_with("NOPERM")));
     // A wrong file changes nothing, an edited one is read by itself.
     std::fs::write(&file, "user default on nopass ~* &* +@all\nuser u on +nosuch\n").unwrap();
-    assert!(
-        matches!(call(&mut admin, "ACL LOAD"), Value::Error(text) if text.contains("'+nosuch'"))
-    );
-    assert_eq!(call(&mut user, "GET a1"), Value::Null);
+    assert!(matches!(admin.call("ACL LOAD"), Value::Error(text) if text.contains("'+nosuch'")));
+    assert_eq!(user.call("GET a1"), Value::Null);
     std::fs::write(&file, "user default on nopass ~* &* +@all\nuser u on >pass ~a* +@read +set\n")
         .unwrap();
-    wait_until("the file is read again", || call(&mut user, "SET a1 v") == Value::ok());
+    wait_until("the file is read again", || user.call("SET a1 v") == Value::ok());
     // Its own file undoes no later change, and one without `default` is not read by itself.
-    assert_eq!(call(&mut admin, "ACL SAVE"), Value::ok());
-    assert_eq!(call(&mut admin, "ACL SETUSER u -set"), Value::ok());
+    assert_eq!(admin.call("ACL SAVE"), Value::ok());
+    assert_eq!(admin.call("ACL SETUSER u -set"), Value::ok());
     std::thread::sleep(std::time::Duration::from_millis(1_300));
-    assert!(
-        matches!(call(&mut user, "SET a1 v"), Value::Error(text) if text.starts_with("NOPERM"))
-    );
+    assert!(matches!(user.call("SET a1 v"), Value::Error(text) if text.starts_with("NOPERM")));
     std::fs::write(&file, "").unwrap();
     wait_until("it is looked at", || server.log().contains("has no line of the user default"));
-    assert_eq!(call(&mut user, "GET a1"), Value::bulk("v"));
-    assert_eq!(call(&mut admin, "ACL SETUSER v on >pass +ping"), Value::ok());
-    assert_eq!(call(&mut admin, "ACL SAVE"), Value::ok());
+    assert_eq!(user.call("GET a1"), Value::bulk("v"));
+    assert_eq!(admin.call("ACL SETUSER v on >pass +ping"), Value::ok());
+    assert_eq!(admin.call("ACL SAVE"), Value::ok());
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("user v on") && !text.contains(">pass"), "{text}");
     drop(server);
     let again = start_with(&file);
-    assert_eq!(call(&mut logged_in(&again, "v"), "PING"), Value::Simple("PONG".into()));
+    assert_eq!(logged_in(&again, "v").call("PING"), Value::Simple("PONG".into()));
 }
 
 #[test]

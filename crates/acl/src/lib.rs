@@ -4,7 +4,7 @@
 //! * [`User`]: one user. [`User::check`] says whether it may make a [`Call`].
 //! * [`Rights`]: what one selector allows.
 //! * [`Commands`]: what this crate must know of a server's commands.
-//! * [`Published`], [`Login`]: the users that threads share, and who a connection is.
+//! * [`Published`], [`Login`]: the users that threads share, and the login of a connection.
 //! * [`Log`]: ACL LOG. [`Genpass`]: ACL GENPASS.
 //!
 //! Passwords are kept as SHA-256 and compared in constant time. `Debug` shows neither.

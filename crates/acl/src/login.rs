@@ -1,4 +1,4 @@
-//! The users that a server has now, and who a connection is.
+//! The users that a server has now, and the login of a connection.
 
 use crate::user::User;
 use crate::users::Users;
@@ -49,7 +49,7 @@ impl Published {
     }
 }
 
-/// Who a connection is.
+/// The login of a connection: its user, as of the version at which it looked.
 ///
 /// ```
 /// use remora_acl::{Login, Published, Users};
@@ -78,7 +78,7 @@ pub struct Login {
     user: Option<Arc<User>>,
     /// It has named a user with a password, or needed none when it came.
     is_authenticated: bool,
-    /// Whoever names no user is `default` now.
+    /// A connection that names no user is `default` now.
     needs_none: bool,
     version: u64,
 }

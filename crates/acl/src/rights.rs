@@ -82,11 +82,6 @@ impl Rights {
         self.keys.has_all() && self.channels.has_all() && self.commands.has_all(commands)
     }
 
-    /// Whether every key may be read by every command of the category `read`.
-    pub(crate) fn reads_everything(&self, commands: &impl Commands) -> bool {
-        self.keys.reads_all() && commands.members("read").all(|id| self.commands.allow(id, None))
-    }
-
     /// Whether every key may be read.
     pub(crate) fn reads_all_keys(&self) -> bool {
         self.keys.reads_all()

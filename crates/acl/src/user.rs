@@ -25,7 +25,6 @@ pub struct User {
     root: Rights,
     selectors: Vec<Rights>,
     is_unrestricted: bool,
-    reads_everything: bool,
 }
 
 impl User {
@@ -41,7 +40,6 @@ impl User {
             root: Rights::default(),
             selectors: Vec::new(),
             is_unrestricted: false,
-            reads_everything: false,
         }
     }
 
@@ -148,8 +146,7 @@ impl User {
     /// Finds out what [`check`](Self::check) answers at once.
     pub(crate) fn refresh(&mut self, commands: &impl Commands) {
         let is_unrestricted = self.rights().any(|rights| rights.is_unrestricted(commands));
-        let reads_everything = self.rights().any(|rights| rights.reads_everything(commands));
-        (self.is_unrestricted, self.reads_everything) = (is_unrestricted, reads_everything);
+        self.is_unrestricted = is_unrestricted;
     }
 
     /// The root's rights, then those of the selectors.
@@ -182,12 +179,6 @@ impl User {
             }
         }
         Err(denied)
-    }
-
-    /// Whether the user may read every key by every command of the category `read`: then a client
-    /// may read memory by itself.
-    pub fn may_read_everything(&self) -> bool {
-        self.is_unrestricted || self.reads_everything
     }
 
     /// Whether the user may make a call by rights that read every key: the call names keys otherwise

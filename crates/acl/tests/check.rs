@@ -76,19 +76,6 @@ fn channels_and_patterns_of_channels() {
 }
 
 #[test]
-fn one_sided_reads_need_all_reads() {
-    let table = Table::small();
-    let may = |rules: &str| {
-        let user = set(&mut Users::new(&table), &table, rules).expect("good rules");
-        user.may_read_everything()
-    };
-    assert!(may("+@all ~* &*") && may("+@read ~*") && may("+@all %R~*") && may("(+@read ~*)"));
-    assert!(may("+get +mget +exists +keys allkeys"));
-    assert!(!may("") && !may("+@all") && !may("+@all %W~*") && !may("+@all ~?*"));
-    assert!(!may("+@all -keys ~*") && !may("+@read (~*)") && !may("+@all ~* -@read"));
-}
-
-#[test]
 fn texts_of_refusals() {
     let words = [&b"mget"[..], b"a", b"b"];
     let argument = |at: usize| words[at];

@@ -1096,7 +1096,7 @@ pub const MAX_ACL_PATTERN_HEAP_BYTES: usize = 512 << 10;
 pub const MAX_ACL_RULES: usize = 1024;
 /// Passwords of a user: AUTH compares all of them.
 pub const MAX_ACL_PASSWORDS: usize = 64;
-/// Longest password: whoever has not logged in may have the server hash so much.
+/// Longest password: the server hashes so much for a client that has not logged in.
 pub const MAX_ACL_PASSWORD_BYTES: usize = 16 << 10;
 /// Longest name of a user, first argument in a rule, and name in ACL LOG, in bytes.
 pub const MAX_ACL_WORD_BYTES: usize = 256;

@@ -18,7 +18,7 @@ pub struct RespClient {
     pub name: Vec<u8>,
     /// Its library's name and version.
     pub library: [Vec<u8>; 2],
-    /// Who it is.
+    /// Its user.
     pub login: Login,
     /// It has said READONLY: a replica of a cluster may answer its reads.
     pub reads_replicas: bool,

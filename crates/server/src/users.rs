@@ -2,7 +2,7 @@
 //! refused.
 
 use crate::start_error::StartError;
-use remora_acl::{DeleteError, Log, Login, Published, Reason, Refusal, SetUserError, Users};
+use remora_acl::{DeleteError, Log, Published, Reason, Refusal, SetUserError, Users};
 use remora_fabric::vital_thread;
 use remora_layout::limits::{ACL_FILE_LOOK_MS, MAX_ACL_FILE_BYTES};
 use remora_resp::table::CommandTable;
@@ -52,7 +52,7 @@ pub struct RefusalCounts {
 pub struct UserTable {
     published: Published,
     settings: UserSettings,
-    /// The file as it was read or written last. Whoever reads or writes it holds this.
+    /// The file as it was read or written last. A thread holds this while it reads or writes the file.
     seen: Mutex<Option<Stamp>>,
     log: Mutex<Log>,
     /// Refusals since the start.
@@ -119,12 +119,6 @@ impl UserTable {
         self.published.users()
     }
 
-    /// Whether whoever connects may do all.
-    pub fn is_open(&self) -> bool {
-        let mut login = Login::default();
-        login.review(&self.published) && login.may_all(&self.published)
-    }
-
     /// ACL SETUSER.
     ///
     /// # Errors
@@ -180,7 +174,7 @@ impl UserTable {
     }
 
     /// Reads the file if it is another one than was read or written last, and stays the same between two
-    /// looks: nobody is writing it. `last` is how it was at the last look. Whether the users have changed.
+    /// looks: no writer is at work. `last` is how it was at the last look. Whether the users have changed.
     ///
     /// A file without `default`, which would open the server, is read by ACL LOAD only.
     fn look_again(&self, path: &Path, last: &mut Option<Stamp>) -> Result<bool, FileError> {

@@ -34,7 +34,7 @@ pub(crate) trait Elements {
     /// How many they are.
     fn in_part(name: &[u8], value: &[u8]) -> u64;
 
-    /// Appends what is told of an element, in the form of the type's lists.
+    /// Appends what a reply has of an element, in the form of the type's lists.
     fn tell(told: Told, name: &[u8], value: Field<'_>, list: &mut Vec<u8>) {
         push(told, name, value, list);
     }
@@ -45,7 +45,7 @@ pub(crate) trait Elements {
     }
 }
 
-/// Appends what is told of an element, as [`Items`].
+/// Appends what a reply has of an element, as [`Items`].
 pub(crate) fn push(told: Told, name: &[u8], value: Field<'_>, list: &mut Vec<u8>) {
     match told {
         Told::Names => Items::push(list, name),

@@ -53,7 +53,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     secret::hide_password()?;
     start_log(&settings.log)?;
-    settings.warn_of_open_doors();
+    settings.warn_of_open_listener();
     if settings.is_cluster_of_one_machine() {
         warn!(
             "this server tells the cluster that it is at {}, which only this machine reaches: with servers on several machines set bind, or announce",
@@ -129,7 +129,9 @@ fn announce(settings: &Settings, server: &Server) {
             }
         }
         if !address.ip().is_loopback() {
-            warn!("NO AUTHENTICATION: whoever reaches {address} may read and change everything");
+            warn!(
+                "NO AUTHENTICATION: any of Remora's own clients that reaches {address} may read and change everything"
+            );
         }
     }
     let mut out = std::io::stdout().lock();

@@ -589,17 +589,12 @@ impl Settings {
         self.users.is_some() || self.requirepass.as_ref().and_then(Secret::password).is_some()
     }
 
-    /// Warns of listeners that let everybody in.
-    pub fn warn_of_open_doors(&self) {
+    /// Warns of a RESP listener that needs no login.
+    pub fn warn_of_open_listener(&self) {
         let (bind, port) = (self.bind, self.port);
         if !bind.is_loopback() && !self.has_users() {
             tracing::warn!(
-                "NO AUTHENTICATION: whoever reaches {bind}:{port} may read, change and delete everything; requirepass or users change that"
-            );
-        }
-        if let Some(address) = self.fabric_address.filter(|address| !address.ip().is_loopback()) {
-            tracing::warn!(
-                "NO AUTHENTICATION for Remora's own clients: whoever reaches {address} may read, change and delete everything"
+                "NO AUTHENTICATION: any client that reaches {bind}:{port} may read, change and delete everything; requirepass or users change that"
             );
         }
     }

@@ -102,7 +102,7 @@ const DRYRUN: CommandSpec = CommandSpec {
 const GENPASS: CommandSpec = CommandSpec {
     name: "acl|genpass",
     arity: -2,
-    summary: "Makes a password that nobody can guess: 256 bits, or so many, as hexadecimal digits.",
+    summary: "Makes a random password: 256 bits, or so many, as hexadecimal digits.",
     arguments: &[Argument::new("bits", Kind::Integer).optional()],
     parse: genpass,
     ..PLAIN

@@ -1,4 +1,4 @@
-//! Who a connection is, and what its user may do: AUTH, ACL, and the check of each request.
+//! The users of connections: AUTH, ACL, and the check of each request.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -10,7 +10,6 @@ use remora_resp::spec::Flag;
 use remora_resp::table::{Called, called};
 use remora_resp::wire::{Args, Made, Words, encode};
 use remora_resp::{CommandError, acl_reply};
-use std::sync::Arc;
 
 /// What was refused for this reason.
 fn object<'a>(denied: Denied, call: &Called, words: Words<'a>) -> &'a [u8] {
@@ -36,7 +35,7 @@ impl<H: Host> RespExecutor<H> {
         responder: &mut Responder,
         (args, bytes): (&Args, &[u8]),
     ) -> bool {
-        let Some(users) = self.host.users().cloned() else { return false };
+        let Some(users) = self.host.users() else { return false };
         if !responder.client.login.review(users.published()) {
             // The user was removed.
             responder.quit();
@@ -55,7 +54,7 @@ impl<H: Host> RespExecutor<H> {
         if let Err(denied) = call.check(user, words) {
             let text = denied.error_text(call.spec().name);
             let object = object(denied, &call, words);
-            self.note(&users, responder, (denied.into(), object), user.name());
+            self.note(users, responder, (denied.into(), object), user.name());
             responder.reply(|out, _| CommandError::NoPermission(text).write(out));
             return true;
         }
@@ -130,7 +129,7 @@ impl<H: Host> RespExecutor<H> {
 
     /// ACL.
     pub(super) fn acl(&self, responder: &mut Responder, request: &AclRequest<'_>) {
-        let Some(users) = self.host.users().cloned() else {
+        let Some(users) = self.host.users() else {
             return responder.reply(|out, _| CommandError::NoUsers.write(out));
         };
         let changed = match request {
@@ -145,7 +144,7 @@ impl<H: Host> RespExecutor<H> {
             _ => None,
         };
         match changed {
-            None => self.tell_acl(responder, &users, request),
+            None => self.answer_acl(responder, users, request),
             Some(Err(error)) => {
                 responder.reply(|out, _| encode::error(out, &format!("ERR {error}")));
             }
@@ -160,12 +159,7 @@ impl<H: Host> RespExecutor<H> {
     }
 
     /// The requests of ACL that change no users.
-    fn tell_acl(
-        &self,
-        responder: &mut Responder,
-        users: &Arc<UserTable>,
-        request: &AclRequest<'_>,
-    ) {
+    fn answer_acl(&self, responder: &mut Responder, users: &UserTable, request: &AclRequest<'_>) {
         match request {
             AclRequest::Cat(category) => {
                 responder.reply(|out, _| acl_reply::write_categories(out, *category));

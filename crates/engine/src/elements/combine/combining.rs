@@ -52,7 +52,7 @@ enum Stage {
     Mark(usize),
     /// The table is read.
     Tell,
-    /// Each source, this one next, is read into the table, and what is new is told.
+    /// Each source, this one next, is read into the table, and new members are given.
     Union(usize),
 }
 
@@ -251,7 +251,7 @@ impl<F: Form> Combining<F> {
         Ok(false)
     }
 
-    /// Reads the next source of a union into the table. A new name is told at once; scores are known
+    /// Reads the next source of a union into the table. A new name is given at once; scores are known
     /// at the end.
     fn unite<J: Journal>(&mut self, store: &Store<J>, found: &mut Vec<u8>) -> Result<bool, Status> {
         let Stage::Union(at) = self.stage else { return Ok(false) };

@@ -6,7 +6,7 @@ use remora_layout::kind::Kind;
 use remora_protocol::elements::Combination;
 
 /// How the objects of a type are read, so that an operation of another type can: functions over
-/// records. `S` is what is told of a member beside its name.
+/// records. `S` is what a reply has of a member beside its name.
 pub(crate) struct MemberReader<J: Journal, S> {
     /// The kind of the type's root records.
     pub kind: Kind,

@@ -9,6 +9,7 @@ use remora_index::btree::{Direction, Range};
 use remora_layout::packed_scores;
 use remora_layout::sorted::keys_of_scores;
 use remora_protocol::sorted::{SortedRange, SortedRead};
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 /// Members side by side: from a place to before another one, counted from the lowest.
@@ -62,54 +63,36 @@ fn span_of_indexes(members: u64, (start, stop): (i64, i64), direction: Direction
 }
 
 /// Whether a member comes before a range, lies in it, or comes behind it.
-fn place_in(range: &SortedRange<'_>, (score, member): (f64, &[u8])) -> std::cmp::Ordering {
-    use std::cmp::Ordering::{Equal, Greater, Less};
-    match range {
-        SortedRange::Index { .. } => Equal,
-        SortedRange::Score { from, to } => {
-            let is_before = match *from {
-                Bound::Unbounded => false,
-                Bound::Included(from) => score < from,
-                Bound::Excluded(from) => score <= from,
-            };
-            let is_behind = match *to {
-                Bound::Unbounded => false,
-                Bound::Included(to) => score > to,
-                Bound::Excluded(to) => score >= to,
-            };
-            if is_before {
-                Less
-            } else if is_behind {
-                Greater
-            } else {
-                Equal
-            }
-        }
-        SortedRange::Lex { from, to } => {
-            let is_before = match *from {
-                Bound::Unbounded => false,
-                Bound::Included(from) => member < from,
-                Bound::Excluded(from) => member <= from,
-            };
-            let is_behind = match *to {
-                Bound::Unbounded => false,
-                Bound::Included(to) => member > to,
-                Bound::Excluded(to) => member >= to,
-            };
-            if is_before {
-                Less
-            } else if is_behind {
-                Greater
-            } else {
-                Equal
-            }
-        }
+fn place_in(range: &SortedRange<'_>, (score, member): (f64, &[u8])) -> Ordering {
+    match *range {
+        SortedRange::Index { .. } => Ordering::Equal,
+        SortedRange::Score { from, to } => place_between(score, from, to),
+        SortedRange::Lex { from, to } => place_between(member, from, to),
+    }
+}
+
+/// The same of a value and two bounds.
+fn place_between<T: PartialOrd>(value: T, from: Bound<T>, to: Bound<T>) -> Ordering {
+    let is_before = match from {
+        Bound::Unbounded => false,
+        Bound::Included(from) => value < from,
+        Bound::Excluded(from) => value <= from,
+    };
+    let is_behind = match to {
+        Bound::Unbounded => false,
+        Bound::Included(to) => value > to,
+        Bound::Excluded(to) => value >= to,
+    };
+    match (is_before, is_behind) {
+        (true, _) => Ordering::Less,
+        (_, true) => Ordering::Greater,
+        _ => Ordering::Equal,
     }
 }
 
 /// The places of a range in a packed set.
 fn span_of_packed(packed: &[u8], range: &SortedRange<'_>, direction: Direction) -> Span {
-    use std::cmp::Ordering::{Equal, Greater, Less};
+    use Ordering::{Equal, Greater, Less};
     let members = packed_scores::count(packed) as u64;
     if let SortedRange::Index { start, stop } = *range {
         return span_of_indexes(members, (start, stop), direction);
