@@ -7,8 +7,8 @@
 # What a nightly toolchain lacks for them, rustup is asked for once. Without a
 # nightly toolchain, or without a tool, the script says so and goes on.
 #
-# usage: sanitize.sh [tsan] [miri | miri_short]     (tsan and miri, if none is named)
-#   miri_short   the arena alone: what `make test` has the time for
+# usage: sanitize.sh [tsan | tsan_short] [miri | miri_short]     (tsan and miri, if none is named)
+#   tsan_short, miri_short   what `make test` has the time for
 # Exit: 0 what could run has passed, 1 something failed.
 set -euo pipefail
 
@@ -32,6 +32,13 @@ remora-ring   --test ring
 remora-index  --test index rtree_walks::threads_search
 remora-engine --test engine -- readers::walks_beside ask_only::
 remora-tests  --test in_process
+'
+# Without the last ones, whose crates take a build of minutes.
+tsan_short_tests='
+remora-arena  --test arena publication::
+remora-fabric --lib -- --skip models
+remora-fabric --test fabric shm_conformance::
+remora-ring   --test ring
 '
 # For Miri what lies over heap words. What
 # needs shared memory, epoll or many rounds is left to ThreadSanitizer.
@@ -131,7 +138,7 @@ if ! has_miri || ! has_source; then
 fi
 for tool in "${tools[@]}"; do
     case $tool in
-    tsan)
+    tsan | tsan_short)
         if ! has_tsan; then
             say "did not run, the nightly toolchain has no ThreadSanitizer: tsan"
             continue

@@ -5,8 +5,8 @@
 #   fast   unit tests, and each crate's tests against oracles: under 3 minutes
 #          after a build on two cores. Installs nothing.
 #   (none) all that a change must pass: at most 20 minutes after a build
-#   long   the same, and what takes hours: worlds, planted mistakes, whole Miri,
-#          fuzzing; REMORA_LONG_MINUTES for worlds and for fuzzing, 60 by default
+#   long   the same, and what takes hours: worlds, planted mistakes, whole
+#          ThreadSanitizer and Miri, fuzzing; REMORA_LONG_MINUTES for worlds and for fuzzing, 60 by default
 #
 # Installs what the tests need when it is root or may sudo without a password.
 # Otherwise it prints the one apt line, runs what needs none of it, lists what
@@ -64,7 +64,8 @@ if [[ $tier == fast ]]; then
     step "build of the tests" cargo test --locked --workspace "${not_fast[@]}" --no-run
     step tests cargo_test --workspace "${not_fast[@]}" --tests -- --skip models::
 else
-    step build cargo build --locked --release --workspace
+    # The other binaries are built without optimizations, by the tests.
+    step build cargo build --locked --release --package remora
     step "build of the tests" cargo test --locked --workspace --no-run
     step tests cargo_test --workspace --tests
     step "documentation tests" cargo test --locked --workspace --no-fail-fast --doc
@@ -78,7 +79,7 @@ fi
 # end, and is no skip.
 sanitizers_failed=0
 if ((steps_failed == 0)) && [[ $tier != fast ]]; then
-    sanitizers=(tsan miri_short)
+    sanitizers=(tsan_short miri_short)
     [[ $tier == usual ]] || sanitizers=(tsan miri)
     for tool in "${sanitizers[@]}"; do
         part "$tool" bash scripts/sanitize.sh "$tool"

@@ -3,12 +3,13 @@
 //! and that it touches few files; this command applies it to a copy of the
 //! sources and runs the type's tests there.
 
+use crate::planted;
 use crate::tree::Tree;
 use crate::violation::Violation;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// The patch.
@@ -107,10 +108,11 @@ pub fn list(root: &Path) -> Result<ExitCode> {
 
 /// Adds the type to a copy of the sources, and runs its tests.
 pub fn build(root: &Path) -> Result<ExitCode> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let here = root.join(target).join("newcomer");
-    let (patched, copy) = (here.join("patched"), here.join("sources"));
+    // Not with the workspace's builds: cargo names a crate of the copy as it names the
+    // workspace's own, and would take the one for the other. With those of the planted
+    // mistakes, as what neither changes is built once.
+    let (copy, builds) = planted::places(root);
+    let patched = copy.with_file_name("newcomer");
     if patched.exists() {
         std::fs::remove_dir_all(&patched).context("the last copy cannot be removed")?;
     }
@@ -131,11 +133,8 @@ pub fn build(root: &Path) -> Result<ExitCode> {
         cargo.args(["test", "--quiet"]).args(test);
         // As the page says: the page of commands is made from the table.
         cargo.env("REMORA_UPDATE_DOCS", "1");
-        // Not with the workspace's builds: cargo names a crate of the copy as it names the
-        // workspace's own, and would take the one for the other.
-        cargo.env("CARGO_TARGET_DIR", here.join("builds"));
-        // No debugger is used on these, and they build faster without its data.
-        cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        cargo.env("CARGO_TARGET_DIR", &builds);
+        cargo.envs(planted::QUICK_BUILDS);
         run(&mut cargo, &copy)?;
     }
     println!("the type that {PATCH} adds passes its tests");

@@ -361,7 +361,8 @@ mod tests {
         assert!(is_told, "it was asked");
         assert!(server.metric("zk_rain").is_err());
         server.pause().unwrap();
-        assert!(!server.is_well(), "it is stopped");
+        // A thread that runs when the signal comes may answer once more.
+        assert!((0..500).any(|_| !server.is_well()), "it is stopped");
         server.go_on().unwrap();
         assert!(server.is_well());
         let address = server.address();
