@@ -1,0 +1,62 @@
+//! Certificates for tests of TLS, of an authority that nobody else trusts.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+};
+use std::fs::write;
+use std::path::{Path, PathBuf};
+
+/// An authority, whose certificates are files of a directory.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    directory: PathBuf,
+    file: PathBuf,
+}
+
+/// A certificate and its private key: files of PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+fn named(parameters: &mut CertificateParams, common_name: &str) {
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, common_name);
+}
+
+impl Authority {
+    /// A new one, of this name; its files are made in `directory`.
+    pub fn new(directory: &Path, name: &str) -> Self {
+        let mut parameters = CertificateParams::default();
+        named(&mut parameters, name);
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap());
+        let issuer = issuer.unwrap();
+        let file = directory.join(format!("{name}.ca.pem"));
+        write(&file, issuer.pem()).unwrap();
+        Self { issuer, directory: directory.to_owned(), file }
+    }
+
+    /// Its own certificate, which clients and servers are to trust: a file of PEM.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// A certificate with this common name, good for `localhost` and 127.0.0.1: in the files
+    /// `NAME.pem` and `NAME.key`. What they held before is written over.
+    pub fn certify(&self, common_name: &str) -> Identity {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut parameters = CertificateParams::new(names).unwrap();
+        named(&mut parameters, common_name);
+        let key = KeyPair::generate().unwrap();
+        let made = parameters.signed_by(&key, &self.issuer).unwrap();
+        let at = |ending: &str| self.directory.join(format!("{common_name}.{ending}"));
+        let identity = Identity { certificate: at("pem"), key: at("key") };
+        write(&identity.certificate, made.pem()).unwrap();
+        write(&identity.key, key.serialize_pem()).unwrap();
+        identity
+    }
+}

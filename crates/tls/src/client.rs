@@ -1,0 +1,63 @@
+//! The client's side.
+
+use crate::error::TlsError;
+use crate::files;
+use crate::session::TlsSession;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Whom a client trusts, and the certificate that it shows.
+#[derive(Clone)]
+pub struct ClientTls(Arc<ClientConfig>);
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientTls(..)")
+    }
+}
+
+/// Where Debian and its kin keep the authorities that a machine trusts.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+impl ClientTls {
+    /// A client that trusts these authorities (a file of PEM; `None`: those of the machine), and shows
+    /// this certificate with its private key, if it has one.
+    ///
+    /// # Errors
+    /// A file cannot be read, holds something else, or they do not fit together.
+    pub fn load(
+        authorities: Option<&Path>,
+        identity: Option<(&Path, &Path)>,
+    ) -> Result<Self, TlsError> {
+        let roots: RootCertStore =
+            files::authorities(authorities.unwrap_or(Path::new(SYSTEM_AUTHORITIES)))?;
+        let begun = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::settings)?
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => begun.with_no_client_auth(),
+            Some((certificate, key)) => begun
+                .with_client_auth_cert(files::certificates(certificate)?, files::key(key)?)
+                .map_err(TlsError::settings)?,
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// A session with the server of this name: a host's name or an IP address, which its certificate
+    /// has to hold.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn begin(&self, name: &str) -> Result<TlsSession, TlsError> {
+        let known =
+            ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name(name.to_owned()))?;
+        let connection =
+            ClientConnection::new(Arc::clone(&self.0), known).map_err(TlsError::settings)?;
+        Ok(TlsSession::new(connection.into()))
+    }
+}
