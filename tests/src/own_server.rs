@@ -13,6 +13,8 @@ pub fn own_config(socket: &Path) -> Config {
         replica_acks: remora_server::AskFor::default(),
         replica_backlog_bytes: 64 << 20,
         users: Default::default(),
+        tls: None,
+        peer_login: Default::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),
         fabric_address: None,

@@ -324,6 +324,12 @@ fn strange_hellos_are_refused_with_the_reason() {
         assert!(fds.is_empty(), "memory for a stranger");
         assert_eq!(socket.read(&mut [0; 8]).unwrap(), 0, "and the socket is closed");
     }
+    // One of another version may be shorter, and is not waited for.
+    let mut old = UnixStream::connect(server.socket()).unwrap();
+    old.write_all(&hello(HELLO_MAGIC, 6).as_bytes()[..40]).unwrap();
+    let mut head = [0; 16];
+    old.read_exact(&mut head).unwrap();
+    assert_eq!(head[12], Refusal::Version as u8);
     assert!(Refusal::Version.to_string().contains("different protocol versions"));
     assert_eq!(sessions(&server), 0);
     let nowhere = shm::connect(std::path::Path::new("/nowhere/s"));

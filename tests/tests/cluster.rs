@@ -346,6 +346,30 @@ fn servers_and_clients_reach_each_other_by_announced_names() {
     assert_eq!(ids(&cluster.members()), ids(&before));
 }
 
+/// Where there are users, each server is one at the others, and a client has to be one.
+#[test]
+fn servers_with_users_follow_each_other_and_fail_over() {
+    let Some(mut cluster) = Cluster::empty() else { return };
+    let users = ["--requirepass=top", "--peer-password=top"];
+    (0..3).for_each(|_| cluster.add(&users));
+    let (first, epoch) = cluster.is_whole(3);
+    let seeds: Vec<Address> = cluster.servers.iter().map(|of| Address::unix(of.socket())).collect();
+    let options = Options::default().timeout(Duration::from_secs(60));
+    assert!(ClusterClient::connect(&seeds, &options).is_err(), "it is no user");
+    let client = ClusterClient::connect(&seeds, &options.user("", "top")).expect("it is one");
+    let mut session = client.session();
+    session.set(b"courier", b"free").expect("the primary takes it");
+    cluster.servers[first].kill();
+    let got = session.get(b"courier").expect("it is read there, or at the next one");
+    assert_eq!(got.value, Some(&b"free"[..]));
+    // What it was asked in between may have failed.
+    wait_for("and takes changes", || session.set(b"courier", b"busy").ok());
+    assert!(cluster.group(0).epoch > epoch);
+    // One that is no user of the others does not come into the in-sync set, and says why.
+    let stranger = cluster.start(&["--requirepass=top", "--peer-password=other"]);
+    wait_for("it is refused", || stranger.log().contains("knows no such user").then_some(()));
+}
+
 #[test]
 fn a_restarted_server_keeps_its_name_with_its_directory_and_else_has_another() {
     let Some(mut cluster) = Cluster::empty() else { return };

@@ -75,7 +75,9 @@ mod redis_clients;
 mod redis_cluster;
 mod redis_oracle;
 mod resp;
+mod session_users;
 mod shard_threads;
+mod tls;
 mod users;
 
 // Clusters.

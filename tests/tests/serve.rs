@@ -188,7 +188,8 @@ fn a_killed_server_can_be_started_again_in_its_place() {
 #[test]
 fn another_address_than_loopback_is_loudly_warned_of() {
     let directory = tempfile::tempdir().unwrap();
-    let served = serve(&directory.path().join("s"), &["--bind", "0.0.0.0"]);
+    let served =
+        serve(&directory.path().join("s"), &["--bind", "0.0.0.0", "--protected-mode=false"]);
     served.signal(Signal::TERM);
     let log = served.ended_well();
     assert!(log.contains("NO AUTHENTICATION"), "{log}");

@@ -4,8 +4,7 @@ use remora_arena::ReadView;
 use remora_client_core::{
     Client, ConnectError, Error, Options, Path, ServedBy, Session, SetOptions, Wake, Wanted,
 };
-use remora_fabric::verbs::Packets;
-use remora_fabric::{AnyLink, Connected, Link, RemoteAddress, Waited, Work};
+use remora_fabric::{AnyLink, Connected, Dialling, Link, RemoteAddress, Waited, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
 use remora_layout::session::ring_offset;
@@ -195,14 +194,9 @@ struct ByHand {
 
 impl ByHand {
     fn connect(address: SocketAddr) -> Self {
-        let connected = remora_fabric::connect(
-            &address.into(),
-            Wanted::Tcp,
-            DEADLINE,
-            Packets::default(),
-            DEADLINE,
-        )
-        .unwrap();
+        let dialling =
+            Dialling { wanted: Wanted::Tcp, hello_timeout: DEADLINE, ..Dialling::default() };
+        let connected = remora_fabric::connect(&address.into(), &dialling).unwrap();
         let Connected::Remote(connected) = connected else { panic!("over TCP") };
         let (seed, ring) = (connected.hello.session_seed.get(), ring_offset(0));
         let mailbox = connected.hello.shards.get();

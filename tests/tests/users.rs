@@ -340,10 +340,6 @@ fn what_cannot_be_is_said_before_the_server_starts() {
             vec!["serve", "--port=0", "--users", "/nosuch/file"],
             "opening file '/nosuch/file': No such file",
         ),
-        (
-            vec!["serve", "--port=0", "--requirepass=x", "--cluster=zk://127.0.0.1:1/x"],
-            "servers of a cluster cannot log in at each other yet",
-        ),
     ] {
         let ended = run_remora(&arguments);
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);

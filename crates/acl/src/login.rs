@@ -87,9 +87,12 @@ impl Login {
     /// Whether the connection may do all, as far as a look at the version shows.
     #[inline]
     pub fn may_all(&self, published: &Published) -> bool {
-        self.version == published.version()
-            && self.is_logged_in()
-            && self.user.as_ref().is_some_and(|user| user.is_unrestricted())
+        self.version == published.version() && self.is_unrestricted()
+    }
+
+    /// Whether it may do all, as of its last look.
+    pub fn is_unrestricted(&self) -> bool {
+        self.is_logged_in() && self.user.as_ref().is_some_and(|user| user.is_unrestricted())
     }
 
     /// Looks at the users if they have changed. False if the connection's user is no more, or is another
@@ -125,6 +128,17 @@ impl Login {
         let version = published.version();
         let users = published.users();
         let Some(user) = users.authenticate(name, password) else { return false };
+        (self.user, self.is_authenticated) = (Some(Arc::clone(user)), true);
+        self.version = version;
+        true
+    }
+
+    /// The peer has shown that it is the user of this name, as by a certificate: whether there is one that
+    /// is on. If not, all is as before.
+    pub fn certify(&mut self, published: &Published, name: &[u8]) -> bool {
+        let version = published.version();
+        let users = published.users();
+        let Some(user) = users.get(name).filter(|user| user.is_on()) else { return false };
         (self.user, self.is_authenticated) = (Some(Arc::clone(user)), true);
         self.version = version;
         true

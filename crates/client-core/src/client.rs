@@ -30,14 +30,12 @@ impl Client {
     /// available.
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
         let address = address.into();
-        let Options { transport, connect_timeout, rdma_packets, hello_timeout, .. } = *options;
-        let connection =
-            match connect(&address, transport, connect_timeout, rdma_packets, hello_timeout)? {
-                Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
-                Connected::Remote(connected) => {
-                    Connection::over_network(&address, *connected, options)?
-                }
-            };
+        let connection = match connect(&address, &options.dialling())? {
+            Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
+            Connected::Remote(connected) => {
+                Connection::over_network(&address, *connected, options)?
+            }
+        };
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
             return Err(ConnectError::NoPointerSharing { server: address });
         }

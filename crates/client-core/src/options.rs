@@ -4,7 +4,7 @@ use crate::admission::ConcurrencyLimit;
 use crate::choose::{Policy, Predictor, last_heartbeat};
 use remora_fabric::detect::Wanted;
 use remora_fabric::verbs::Packets;
-use remora_fabric::{HELLO_TIMEOUT, Wake};
+use remora_fabric::{Credentials, Dialling, HELLO_TIMEOUT, Wake};
 use remora_layout::database::Database;
 use remora_layout::limits::DATA_BUFFER_BYTES;
 use remora_protocol::{Condition, Expiry};
@@ -67,6 +67,8 @@ pub struct Options {
     /// The oldest that what a read finds may be, if the server is a replica: a read that cannot be
     /// sure of it fails with [`crate::Error::TooStale`]. `None`: any age; the result says it.
     pub max_lag: Option<Duration>,
+    /// Whom the client says to be; by default the user `default` without a password.
+    pub credentials: Credentials,
     /// How long to retry at a server that is busy with connecting others.
     pub connect_timeout: Duration,
     /// How long to wait for each answer of a server while connecting.
@@ -93,9 +95,23 @@ impl Default for Options {
             concurrency_limit: ConcurrencyLimit::default(),
             timeout: Duration::from_secs(5),
             max_lag: None,
+            credentials: Credentials::default(),
             connect_timeout: Duration::from_secs(30),
             hello_timeout: HELLO_TIMEOUT,
             ends_when_silent: false,
+        }
+    }
+}
+
+impl Options {
+    /// How the session is made.
+    pub(crate) fn dialling(&self) -> Dialling {
+        Dialling {
+            wanted: self.transport,
+            credentials: self.credentials.clone(),
+            packets: self.rdma_packets,
+            backoff: self.connect_timeout,
+            hello_timeout: self.hello_timeout,
         }
     }
 }

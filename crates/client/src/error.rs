@@ -330,6 +330,10 @@ impl ConnectError {
     pub fn kind(&self) -> ConnectFailure {
         match &self.0 {
             core::ConnectError::Unreachable { .. } => ConnectFailure::Unreachable,
+            core::ConnectError::Refused { refusal, .. } if refusal.is_about_the_user() => {
+                ConnectFailure::NotLoggedIn
+            }
+            core::ConnectError::LongCredentials => ConnectFailure::NotLoggedIn,
             core::ConnectError::Refused { .. } => ConnectFailure::Refused,
             core::ConnectError::Unavailable { .. } | core::ConnectError::Verbs { .. } => {
                 ConnectFailure::TransportUnavailable
@@ -373,6 +377,9 @@ pub enum ConnectFailure {
     Unreachable,
     /// The server refused the session.
     Refused,
+    /// The server has users, and gives this one no session: it is none of them, its password is another
+    /// one, or it may not do all.
+    NotLoggedIn,
     /// The transport that the options name is not available.
     TransportUnavailable,
     /// The peer is no Remora server of this version.

@@ -136,6 +136,18 @@ impl Options {
         self
     }
 
+    /// The user of the connection, and its password: that of a server with users, which may do all.
+    ///
+    /// ```
+    /// # use remora_client::Options;
+    /// let options = Options::default().user("alice", "a long secret");
+    /// ```
+    #[must_use]
+    pub fn user(mut self, name: impl AsRef<[u8]>, password: impl AsRef<[u8]>) -> Self {
+        self.core.credentials = core::Credentials::new(name, password);
+        self
+    }
+
     /// How sessions fetch values if a handle does not say otherwise.
     ///
     /// ```

@@ -1,6 +1,7 @@
 //! The address of a server: `--server ADDR` names its Unix socket or its RESP port, and the server
 //! reports the other.
 
+use crate::credentials::credentials;
 use crate::failure::{unavailable, usage};
 use crate::options::Transport;
 use crate::resp_connection::Connection;
@@ -110,12 +111,12 @@ fn connect_by_resp(address: &str) -> anyhow::Result<Connection> {
         .map_err(|error| unavailable(format!("RESP over tcp, to ask for the socket: {error:#}")))
 }
 
-/// This process's connection to the server at an address.
+/// This process's connection to the server at an address, as the user whom the environment names.
 pub fn connect(
     address: impl Into<remora_client_core::Address>,
     options: &Options,
 ) -> anyhow::Result<Client> {
-    Client::connect(address, options)
+    Client::connect(address, &Options { credentials: credentials(), ..options.clone() })
         .map_err(|error| unavailable(format!("{:#}", anyhow::Error::new(error))))
 }
 

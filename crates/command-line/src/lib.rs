@@ -8,6 +8,7 @@
 
 mod address;
 mod cpu;
+mod credentials;
 mod failure;
 mod note;
 mod options;

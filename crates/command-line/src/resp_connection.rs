@@ -1,7 +1,9 @@
 //! A small blocking RESP client: commands are gathered, sent together, and
 //! their replies read one after the other.
 
+use crate::credentials::credentials;
 use anyhow::{Context, bail};
+use remora_client_core::Credentials;
 use remora_resp::Value;
 use remora_resp::wire::{ParsedValue, encode};
 use std::collections::BTreeMap;
@@ -43,7 +45,9 @@ impl Connection {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(BACKOFF))?;
                     stream.set_write_timeout(Some(BACKOFF))?;
-                    return Ok(Self::over(stream));
+                    let mut connection = Self::over(stream);
+                    connection.log_in(&credentials())?;
+                    return Ok(connection);
                 }
                 Err(error) => last = Some(error),
             }
@@ -51,6 +55,23 @@ impl Connection {
         match last {
             Some(error) => Err(error).with_context(|| format!("cannot connect to {address}")),
             None => bail!("\"{address}\" names no host"),
+        }
+    }
+
+    /// AUTH, if there is a user or a password.
+    fn log_in(&mut self, login: &Credentials) -> anyhow::Result<()> {
+        if login.are_none() {
+            return Ok(());
+        }
+        let user = if login.user().is_empty() { b"default" } else { login.user() };
+        self.push(&[b"AUTH", user, login.password()]);
+        self.flush()?;
+        match self.reply()? {
+            Value::Error(error) => {
+                let error = String::from_utf8_lossy(error).into_owned();
+                bail!("REMORA_USER and REMORA_PASSWORD: {error}")
+            }
+            _ => Ok(()),
         }
     }
 

@@ -9,15 +9,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use zerocopy::{FromBytes, FromZeros};
 
+/// Whether a hello that begins so is one that the rest of can be understood: it is known before the rest
+/// is there, which another version may not send.
+///
+/// # Errors
+/// It is none, or of another version.
+pub fn check_head((magic, version): (u64, u32)) -> Result<(), Refusal> {
+    match (magic, version) {
+        (HELLO_MAGIC, PROTOCOL_VERSION) => Ok(()),
+        (HELLO_MAGIC, _) => Err(Refusal::Version),
+        _ => Err(Refusal::NotAHello),
+    }
+}
+
 /// Decodes the client's hello from its bytes, or says why the server refuses it.
 pub fn hello_of(bytes: &[u8; size_of::<ClientHello>()]) -> Result<ClientHello, Refusal> {
     let hello = ClientHello::read_from_bytes(bytes).map_err(|_| Refusal::NotAHello)?;
-    if hello.magic.get() != HELLO_MAGIC {
-        return Err(Refusal::NotAHello);
-    }
-    if hello.version.get() != PROTOCOL_VERSION {
-        return Err(Refusal::Version);
-    }
+    check_head((hello.magic.get(), hello.version.get()))?;
     if Wanted::from_number(hello.wanted.get()).is_none() {
         return Err(Refusal::NotAHello);
     }

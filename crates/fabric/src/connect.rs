@@ -7,13 +7,13 @@
 use crate::address::Address;
 use crate::backoff::Backoff;
 use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of};
+use crate::dialling::Dialling;
 use crate::hello::{ConnectError, Dialled, own_offer};
-use crate::verbs::Packets;
 use crate::{Transport, remote, shm};
 use remora_layout::hello::{Refusal, ServerHello, text_of};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A client's end of a new session.
 pub enum Connected {
@@ -36,28 +36,27 @@ impl Connected {
 /// Makes a session with the server at `address` over the wanted transport, and dials again if that
 /// transport needs another address. [`Wanted::Auto`] takes shared memory if it is available,
 /// otherwise RDMA, otherwise TCP; it logs this once if it takes TCP, or if the first choice failed.
-/// It dials a busy server again for as long as `backoff`. `packets`: those of the queue pair, for
-/// RDMA. It waits for each answer of the server for `hello_timeout`.
 ///
 /// # Errors
 /// There is no listener, the server refuses, the wanted transport is not available, or the server
 /// sends something that is not acceptable.
-pub fn connect(
-    address: &Address,
-    wanted: Wanted,
-    backoff: Duration,
-    packets: Packets,
-    hello_timeout: Duration,
-) -> Result<Connected, ConnectError> {
-    let backoff = Backoff::new(Instant::now(), backoff);
-    let mut caller = Caller { backoff, packets, hello_timeout };
+pub fn connect(address: &Address, dialling: &Dialling) -> Result<Connected, ConnectError> {
+    let wanted = dialling.wanted;
+    let mut caller = Caller { backoff: Backoff::new(Instant::now(), dialling.backoff), dialling };
     let (named, error) = match caller.dial_twice(address, wanted) {
         Ok(connected) => return Ok(connected),
         Err(failed) => failed,
     };
     // An offer of both sides may still fail: the server's socket is in another mount namespace, a
     // device sends nothing, all queue pairs are taken.
-    if wanted != Wanted::Auto || !matches!(named, Wanted::Shm | Wanted::Verbs) {
+    let is_refused_there_too = matches!(
+        &error,
+        ConnectError::Refused { refusal, .. } if refusal.is_about_the_user()
+    );
+    if wanted != Wanted::Auto
+        || !matches!(named, Wanted::Shm | Wanted::Verbs)
+        || is_refused_there_too
+    {
         return Err(error);
     }
     warn_once(address, &with_sources(&error));
@@ -71,13 +70,12 @@ pub fn connect(
 }
 
 /// Makes one session.
-struct Caller {
+struct Caller<'d> {
     backoff: Backoff,
-    packets: Packets,
-    hello_timeout: Duration,
+    dialling: &'d Dialling,
 }
 
-impl Caller {
+impl Caller<'_> {
     /// Dials, and once more if the answer says so. A failure names the transport that it tried.
     fn dial_twice(
         &mut self,
@@ -142,14 +140,14 @@ impl Caller {
         wanted: Wanted,
     ) -> Result<Dialled<Connected>, ConnectError> {
         Ok(match address {
-            Address::Unix(path) => match shm::dial(path, wanted, self.hello_timeout)? {
+            Address::Unix(path) => match shm::dial(path, wanted, self.dialling)? {
                 Dialled::Session(connected) => {
                     Dialled::Session(Connected::Shm(Box::new(connected)))
                 }
                 Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
             },
             Address::Tcp(_) | Address::Host(..) => {
-                match remote::dial(address, wanted, &self.packets, self.hello_timeout)? {
+                match remote::dial(address, wanted, self.dialling)? {
                     Dialled::Session(connected) => {
                         Dialled::Session(Connected::Remote(Box::new(connected)))
                     }

@@ -3,12 +3,16 @@
 
 use crate::Transport;
 use crate::address::Address;
+use crate::credentials::Credentials;
 use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of};
 use crate::verbs::{self, VerbsError};
 use remora_arena::MapError;
-use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello};
+use remora_layout::hello::{
+    ClientHello, HELLO_MAGIC, PASSWORD_BYTES, PROTOCOL_VERSION, Refusal, ServerHello, USER_BYTES,
+};
 use std::path::PathBuf;
 use std::time::Duration;
+use zerocopy::FromZeros;
 
 /// How long either side waits for the other's hello, if nothing else is said.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -79,6 +83,11 @@ pub enum ConnectError {
         #[source]
         why: VerbsError,
     },
+    /// The user's name or its password does not fit into a hello.
+    #[error(
+        "the user's name or password is too long for a session: at most {USER_BYTES} and {PASSWORD_BYTES} bytes"
+    )]
+    LongCredentials,
     /// The memory could not be mapped.
     #[error(transparent)]
     Memory(#[from] MapError),
@@ -102,7 +111,7 @@ pub(crate) fn own_offer() -> Offer {
     Offer::of_this_process(true, true, verbs::is_available())
 }
 
-/// This process's first message.
+/// This process's first message, of a client without a user.
 pub fn client_hello(wanted: Wanted) -> ClientHello {
     ClientHello {
         magic: HELLO_MAGIC.into(),
@@ -110,8 +119,17 @@ pub fn client_hello(wanted: Wanted) -> ClientHello {
         pid: std::process::id().into(),
         offer: own_offer().to_wire(),
         wanted: wanted.number().into(),
-        reserved: 0.into(),
+        ..ClientHello::new_zeroed()
     }
+}
+
+/// The same, of this user.
+pub(crate) fn hello_of(
+    wanted: Wanted,
+    credentials: &Credentials,
+) -> Result<ClientHello, ConnectError> {
+    let hello = client_hello(wanted).with_login(credentials.user(), credentials.password());
+    hello.ok_or(ConnectError::LongCredentials)
 }
 
 /// The transport that the server chose, from its answer.

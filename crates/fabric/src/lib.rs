@@ -30,7 +30,9 @@ mod backoff;
 mod client_regions;
 pub mod conformance;
 mod connect;
+mod credentials;
 pub mod detect;
+mod dialling;
 mod hello;
 mod locks;
 mod pending_ops;
@@ -44,9 +46,11 @@ pub mod vital_thread;
 mod waiting;
 
 pub use address::{Address, UnknownAddress};
-pub use answer::{answer, elsewhere, hello_of, refusal};
+pub use answer::{answer, check_head, elsewhere, hello_of, refusal};
 pub use any::AnyLink;
 pub use connect::{Connected, connect};
+pub use credentials::Credentials;
+pub use dialling::Dialling;
 pub use hello::{ConnectError, HELLO_TIMEOUT, client_hello};
 pub use locks::LockWaits;
 

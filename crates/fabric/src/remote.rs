@@ -10,9 +10,10 @@
 
 use crate::address::Address;
 use crate::detect::Wanted;
-use crate::hello::{ConnectError, Dialled, check_answer, client_hello};
+use crate::dialling::Dialling;
+use crate::hello::{ConnectError, Dialled, check_answer, hello_of};
 use crate::tcp::{self, TcpLink};
-use crate::verbs::{self, Packets, VerbsError, VerbsLink};
+use crate::verbs::{self, VerbsError, VerbsLink};
 use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{Mapping, ReadView, Words};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
@@ -170,14 +171,15 @@ fn reach(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
 pub(crate) fn dial(
     address: &Address,
     wanted: Wanted,
-    packets: &Packets,
-    hello_timeout: Duration,
+    dialling: &Dialling,
 ) -> Result<Dialled<Connected>, ConnectError> {
     let server = || address.clone();
     let unreachable = |source| ConnectError::Unreachable { server: server(), source };
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
     // Before the server begins to wait for it.
-    let sent = client_hello(wanted);
+    let Dialling { credentials, packets, hello_timeout, .. } = dialling;
+    let hello_timeout = *hello_timeout;
+    let sent = hello_of(wanted, credentials)?;
     let mut stream = reach(address, hello_timeout).map_err(unreachable)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(hello_timeout))?;

@@ -5,10 +5,9 @@ use remora_arena::{NoJournal, Region, RegionKind};
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::detect::{Offer, Unavailable, Wanted};
 use remora_fabric::tcp::State;
-use remora_fabric::verbs::Packets;
 use remora_fabric::{
-    Address, ConnectError, Connected, Link, RemoteAddress, Transport, Work, answer, connect,
-    elsewhere, hello_of, refusal, shm, tcp,
+    Address, ConnectError, Connected, Dialling, Link, RemoteAddress, Transport, Work, answer,
+    connect, elsewhere, hello_of, refusal, shm, tcp,
 };
 use remora_layout::arena_header::{ARENA_MAGIC, word};
 use remora_layout::hello::{ClientHello, PROTOCOL_VERSION, Refusal, ServerHello};
@@ -203,7 +202,13 @@ impl Server {
             Transport::Tcp => Address::Tcp(self.place.tcp),
             _ => Address::Unix(self.place.socket.clone()),
         };
-        connect(&address, wanted, self.backoff, Packets::default(), DEADLINE)
+        let dialling = Dialling {
+            wanted,
+            backoff: self.backoff,
+            hello_timeout: DEADLINE,
+            ..Dialling::default()
+        };
+        connect(&address, &dialling)
     }
 
     fn stop(self) {

@@ -12,13 +12,14 @@ use crate::input::Input;
 use crate::port::ShardPort;
 use crate::protocol::{ParsedRequest, Protocol};
 use crate::responder::Responder;
+use crate::stream::ByteStream;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
     CONNECTION_REQUESTS_PER_TURN, MAX_REQUEST_BYTES, STALL_BYTES,
 };
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 
 /// The state of a connection after a turn.
@@ -118,6 +119,13 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
+    /// The same, of a client of which this is known before its first byte.
+    #[must_use]
+    pub fn of_client(mut self, client: P::Client) -> Self {
+        self.responder.client = client;
+        self
+    }
+
     /// Its reply side.
     #[inline]
     pub const fn responder(&self) -> &Responder<P> {
@@ -156,7 +164,7 @@ impl<P: Protocol> Connection<P> {
     /// wait, execute, send.
     pub(crate) fn serve_last<E: Executor<Protocol = P>>(
         &mut self,
-        stream: &mut (impl Read + Write),
+        stream: &mut impl ByteStream,
         executor: &mut E,
         (lent, scratch): (&mut Lent<P::Request>, &mut [u8]),
     ) -> Flow {
@@ -169,7 +177,7 @@ impl<P: Protocol> Connection<P> {
     /// wait.
     pub(crate) fn take(
         &mut self,
-        stream: &mut (impl Read + Write),
+        stream: &mut impl ByteStream,
         counts: &ConnectionCounts,
         scratch: &mut [u8],
     ) -> Taken {
@@ -178,7 +186,7 @@ impl<P: Protocol> Connection<P> {
 
     fn take_up(
         &mut self,
-        stream: &mut (impl Read + Write),
+        stream: &mut impl ByteStream,
         counts: &ConnectionCounts,
         scratch: &mut [u8],
         behind_requests: bool,
@@ -204,7 +212,7 @@ impl<P: Protocol> Connection<P> {
 
     /// Reads the available bytes, up to a turn's worth, into `scratch`; an error if the connection
     /// is broken.
-    fn read(&mut self, stream: &mut impl Read, scratch: &mut [u8]) -> Result<usize, ()> {
+    fn read(&mut self, stream: &mut impl ByteStream, scratch: &mut [u8]) -> Result<usize, ()> {
         loop {
             match stream.read(scratch) {
                 Ok(0) => {
@@ -217,11 +225,12 @@ impl<P: Protocol> Connection<P> {
                     self.idle_s = 0;
                     // The read returned less than requested: the socket is empty, and later bytes
                     // are a new edge; but an end that was already announced is not announced again.
-                    self.may_have_more = read == scratch.len() || self.end_announced;
+                    self.may_have_more =
+                        read == scratch.len() || self.end_announced || stream.has_more();
                     return Ok(read);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.may_have_more = false;
+                    self.may_have_more = stream.has_more();
                     return Ok(0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -241,7 +250,7 @@ impl<P: Protocol> Connection<P> {
     /// The second half: executes, and sends.
     pub(crate) fn go_on<E: Executor<Protocol = P>>(
         &mut self,
-        stream: &mut (impl Read + Write),
+        stream: &mut impl ByteStream,
         executor: &mut E,
         taken: Taken,
         (lent, fresh): (&mut Lent<P::Request>, &[u8]),

@@ -6,10 +6,10 @@ use crate::executor::{Executor, News};
 use crate::job::{Job, Order, OwnedReply, Token};
 use crate::port::ShardPort;
 use crate::protocol::Protocol;
+use crate::stream::ByteStream;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::CONNECTIONS_PER_TURN;
 use std::collections::{BTreeSet, VecDeque};
-use std::io::{Read, Write};
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
 /// hold up the others.
@@ -57,7 +57,7 @@ struct Member {
     taken: Taken,
 }
 
-impl<S: Read + Write, E: Executor> Connections<S, E> {
+impl<S: ByteStream, E: Executor> Connections<S, E> {
     /// None yet.
     pub fn new(executor: E) -> Self {
         Self {

@@ -47,6 +47,7 @@ mod pending;
 mod port;
 mod protocol;
 mod responder;
+mod stream;
 
 pub use connection::Connection;
 pub use connections::{Connections, READ_BYTES};
@@ -67,6 +68,7 @@ pub use protocol::{
     Dialect, LongReply, Parsed, ParsedRequest, Protocol, ReplyForm, ShardAnswer, Skipped,
 };
 pub use responder::Responder;
+pub use stream::ByteStream;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 //! that waits until a sequence is durable).
 
 use crate::ahead::{Next, parse_ahead};
+use crate::stream::ByteStream;
 use crate::{
     Answers, Connection, ConnectionCounts, Connections, Each, Executor, Here, Job, Jobs,
     KeyReplies, LongReply, ManyKeys, News, Order, OwnedReply, Parsed, ParsedRequest, Protocol,
@@ -370,6 +371,8 @@ impl Read for Stream {
         Ok(bytes)
     }
 }
+
+impl ByteStream for Stream {}
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

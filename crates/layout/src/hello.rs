@@ -12,7 +12,7 @@
 //! * The server chose the transport that needs the other socket: there is no session (its number is
 //!   0), and the client dials again at `socket_path` or `tcp_address`.
 
-use crate::limits::{MAX_RING_SETS, MAX_SHARDS};
+use crate::limits::{MAX_ACL_WORD_BYTES, MAX_RING_SETS, MAX_SHARDS};
 use crate::slot::SlotTable;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
@@ -20,13 +20,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unali
 /// Opens both hellos.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"remora\r\n");
 /// Version of every layout in this crate; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 /// Bytes of a Unix socket's path in a hello: the most that the kernel accepts (sun_path), padded
 /// with zeros.
 pub const SOCKET_PATH_BYTES: usize = 108;
 /// Bytes of a TCP address in a hello, as text, padded with zeros: the longest IPv6 address with its
 /// scope and port has fewer.
 pub const TCP_ADDRESS_BYTES: usize = 64;
+/// Bytes of a user's name in a hello, padded with zeros: the longest name that ACL LOG shows.
+pub const USER_BYTES: usize = MAX_ACL_WORD_BYTES;
+/// Bytes of a password in a hello, padded with zeros: any that a program makes, and many a sentence.
+pub const PASSWORD_BYTES: usize = 512;
 
 /// Bits of the transports that a side offers.
 pub mod offer {
@@ -64,8 +68,8 @@ pub struct WireOffer {
     pub uid: U32,
 }
 
-/// The client's first message.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+/// The client's first message. It holds a password: nothing prints it.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ClientHello {
     /// [`HELLO_MAGIC`].
@@ -78,8 +82,43 @@ pub struct ClientHello {
     pub offer: WireOffer,
     /// The transport that it wants: a number of [`transport`].
     pub wanted: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// Bytes of `user`; 0: the user `default`.
+    pub user_bytes: U16,
+    /// Bytes of `password`.
+    pub password_bytes: U16,
+    /// Whom the client says to be.
+    pub user: [u8; USER_BYTES],
+    /// How it shows that.
+    pub password: [u8; PASSWORD_BYTES],
+}
+
+impl ClientHello {
+    /// The same with a user and a password; `None` if one of them is too long.
+    #[must_use]
+    pub fn with_login(mut self, user: &[u8], password: &[u8]) -> Option<Self> {
+        self.user.get_mut(..user.len())?.copy_from_slice(user);
+        self.password.get_mut(..password.len())?.copy_from_slice(password);
+        self.user_bytes = (user.len() as u16).into();
+        self.password_bytes = (password.len() as u16).into();
+        Some(self)
+    }
+
+    /// The user and the password; `None` if their lengths are impossible.
+    pub fn login(&self) -> Option<(&[u8], &[u8])> {
+        let user = self.user.get(..self.user_bytes.get().into())?;
+        Some((user, self.password.get(..self.password_bytes.get().into())?))
+    }
+}
+
+/// The bytes of a hello that say whether the rest is understood: both sides have them at this place in
+/// every version.
+pub const HELLO_HEAD_BYTES: usize = 12;
+
+/// The magic number and the version of the hello that begins so.
+pub fn head_of(bytes: &[u8]) -> Option<(u64, u32)> {
+    let (magic, rest) = bytes.split_first_chunk()?;
+    let version = rest.first_chunk()?;
+    Some((u64::from_le_bytes(*magic), u32::from_le_bytes(*version)))
 }
 
 /// The server's answer.
@@ -195,9 +234,27 @@ pub enum Refusal {
         "the server has reached its limit of queue pairs: close some clients over RDMA, raise its max_queue_pairs, or use transport auto or tcp"
     )]
     TooManyQueuePairs = 9,
+    /// There is no such user, it is off, or its password is another one.
+    #[error("the server knows no such user with this password, or the user is off")]
+    WrongPassword = 10,
+    /// The client named no user, and must.
+    #[error(
+        "the server has users: name one, and its password (REMORA_USER and REMORA_PASSWORD for Remora's own commands)"
+    )]
+    NotLoggedIn = 11,
+    /// The user may not do all.
+    #[error(
+        "this user's rights are restricted, and a session has all rights: use RESP as this user, or a session as one who may do all (~* &* +@all)"
+    )]
+    RestrictedUser = 12,
 }
 
 impl Refusal {
+    /// Whether another user would not be refused.
+    pub fn is_about_the_user(self) -> bool {
+        matches!(self, Self::WrongPassword | Self::NotLoggedIn | Self::RestrictedUser)
+    }
+
     /// The refusal with this number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::try_read_from_bytes(&number.to_ne_bytes()).ok()
@@ -218,19 +275,41 @@ pub fn text_field<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
 }
 
 const _: () = assert!(size_of::<WireOffer>() == 16);
-const _: () = assert!(size_of::<ClientHello>() == 40);
+const _: () = assert!(size_of::<ClientHello>() == 40 + USER_BYTES + PASSWORD_BYTES);
+const _: () =
+    assert!(std::mem::offset_of!(ClientHello, version) + size_of::<u32>() == HELLO_HEAD_BYTES);
 const _: () = assert!(size_of::<ServerHello>() == 272 + 6 * MAX_SHARDS);
 const _: () = assert!(std::mem::offset_of!(ServerHello, socket_path) == 96);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::FromZeros;
 
     #[test]
     fn every_refusal_is_known_by_its_number() {
-        let known = (1..=9).map(|number| Refusal::from_number(number).unwrap() as u32);
-        assert!(known.eq(1..=9));
-        assert_eq!((Refusal::from_number(0), Refusal::from_number(10)), (None, None));
+        let known = (1..=12).map(|number| Refusal::from_number(number).unwrap() as u32);
+        assert!(known.eq(1..=12));
+        assert_eq!((Refusal::from_number(0), Refusal::from_number(13)), (None, None));
+    }
+
+    #[test]
+    fn a_login_round_trips_or_does_not_fit() {
+        let hello = ClientHello::new_zeroed();
+        let (user, password) = ([7; USER_BYTES], [9; PASSWORD_BYTES]);
+        for (user, password) in [(&b""[..], &b""[..]), (b"alice", b"p\0\xff"), (&user, &password)] {
+            let said = hello.with_login(user, password).unwrap();
+            assert_eq!(said.login(), Some((user, password)));
+        }
+        assert!(hello.with_login(&[7; USER_BYTES + 1], b"").is_none());
+        assert!(hello.with_login(b"", &[7; PASSWORD_BYTES + 1]).is_none());
+        let mut lies = hello;
+        lies.user_bytes = (USER_BYTES as u16 + 1).into();
+        assert!(lies.login().is_none());
+        (lies.user_bytes, lies.password_bytes) = (0.into(), u16::MAX.into());
+        assert!(lies.login().is_none());
+        assert_eq!(head_of(hello.as_bytes()), Some((0, 0)));
+        assert_eq!(head_of(&[0; HELLO_HEAD_BYTES - 1]), None);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 pub use crate::cluster::ClusterSettings;
 pub use crate::replica_view::ReplicaReads;
+pub use crate::tls::TlsSettings;
 pub use crate::users::{Password, UserSettings};
 pub use remora_engine::Eviction;
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
-pub use remora_fabric::{Address, Wake};
+pub use remora_fabric::{Address, Credentials, Wake};
 pub use remora_replica::AskFor;
 pub use remora_storage::Promise;
+pub use remora_tls::{ClientCertificates, LeastVersion, ServerTlsSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -29,6 +31,8 @@ pub struct Config {
     /// The primary that this server is a replica of: its Unix socket, or its address for sessions.
     /// `None`: it is a primary.
     pub replica_of: Option<Address>,
+    /// Whom it says to be at its primary, and at the other servers of its cluster.
+    pub peer_login: Credentials,
     /// Whether it answers reads while it is a replica.
     pub replica_reads: ReplicaReads,
     /// The cluster that the server is of, whose coordinator says what it does: it begins as a replica
@@ -47,6 +51,8 @@ pub struct Config {
     pub data: Option<Data>,
     /// Where the users of RESP connections come from.
     pub users: UserSettings,
+    /// TLS on the ports of TCP; `None`: they are plain.
+    pub tls: Option<TlsSettings>,
     /// Address of the RESP listener; port 0 takes a free one.
     pub resp_address: SocketAddr,
     /// Path of the Unix socket on which clients ask for shared memory.
@@ -109,12 +115,14 @@ impl Config {
         Self {
             data: None,
             replica_of: None,
+            peer_login: Credentials::default(),
             cluster: None,
             replica_reads: Default::default(),
             min_replicas: 0,
             replica_acks: remora_replica::AskFor::default(),
             replica_backlog_bytes: 0,
             users: UserSettings::default(),
+            tls: None,
             resp_address: SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.join("socket"),
             fabric_address: None,

@@ -13,6 +13,7 @@ use crate::acknowledging::Requirement;
 use crate::disk::SnapshotPort;
 use crate::following::{Batch, RoleStep};
 use crate::mail_queues::{MailQueues, bits};
+use crate::resp::ClientStream;
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
 use crossbeam_queue::SegQueue;
@@ -20,7 +21,6 @@ use remora_fabric::shm::Bell;
 use remora_frontend::{Connection, Job, OwnedReply, Token};
 use remora_layout::limits::MAIL_UNDER_WAY;
 use remora_resp::Resp;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -79,8 +79,8 @@ impl Message {
 
 /// A connection on its way to the thread that is to serve it.
 pub struct Handed {
-    /// Its socket, which does not block.
-    pub stream: TcpStream,
+    /// Its stream, which does not block.
+    pub stream: ClientStream,
     /// Its state.
     pub connection: Connection<Resp>,
 }

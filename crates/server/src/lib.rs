@@ -26,7 +26,9 @@ mod config;
 mod control;
 mod cores;
 pub mod disk;
+mod file_watch;
 pub mod following;
+mod handshakes;
 pub mod inbox;
 pub mod joint;
 pub mod joint_gate;
@@ -55,6 +57,7 @@ mod start_error;
 mod sync;
 pub mod thread_counts;
 mod ticker;
+mod tls;
 pub mod touch_hints;
 mod traffic;
 mod turn_times;
@@ -64,8 +67,8 @@ pub mod waits;
 
 pub use clock::MonotonicClock;
 pub use config::{
-    AskFor, Config, Data, Eviction, Mtu, Packets, Password, Promise, ReplicaReads, UserSettings,
-    Wake,
+    AskFor, ClientCertificates, Config, Credentials, Data, Eviction, LeastVersion, Mtu, Packets,
+    Password, Promise, ReplicaReads, ServerTlsSettings, TlsSettings, UserSettings, Wake,
 };
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};
@@ -73,3 +76,4 @@ pub use replica_view::{ReplicaView, TurnView};
 pub use server::Server;
 pub use shared::ServerCounts;
 pub use start_error::StartError;
+pub use users::needs_no_login;

@@ -9,6 +9,7 @@ use crate::control::{self, Control};
 use crate::disk::{
     DataDirectory, Disk, LogThread, Progress, RecoverAs, SnapshotPlace, SnapshotThread, recover,
 };
+use crate::file_watch::FileWatch;
 use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
 use crate::joint_gate::JointPlaces;
@@ -21,10 +22,11 @@ use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
 use crate::start_error::StartError;
+use crate::tls::{self, Tls};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use crate::turn_times::TurnTimes;
-use crate::users::{UserFileWatch, UserTable};
+use crate::users::{self, UserTable};
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
 use remora_cluster::topology::MemberId;
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
@@ -71,8 +73,8 @@ pub struct Server {
     /// Changes the role, and follows the primary of a replica.
     role: Option<RoleThread>,
     cluster: Option<ClusterThread>,
-    /// Watches the users' file, if there is one.
-    user_file: Option<UserFileWatch>,
+    /// Watch the users' file and those of TLS, where there are such.
+    file_watches: Vec<FileWatch>,
     lock: Option<Lock>,
 }
 
@@ -146,6 +148,7 @@ impl Server {
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
+        let (users, tls) = who_comes_in(&config)?;
         // Errors from here on are not caused by the settings.
         let listener = bind_tcp(config.resp_address)?;
         config.resp_address = listener.local_addr()?;
@@ -158,9 +161,7 @@ impl Server {
         let clock = if is_replica { Clock::start_at(kept_ms) } else { Clock::start_after(kept_ms) };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
-        let topology = Topology::of_this_process();
-        let places = topology.places(shards, config.pin);
-        numa::tell(&topology, &places);
+        let (topology, places) = placed(&config);
         let common = ShardOptions {
             incarnation,
             epoch,
@@ -182,7 +183,8 @@ impl Server {
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
             resp_address: config.resp_address,
-            users: Arc::new(UserTable::new(config.users.clone())?),
+            users,
+            tls,
             config,
             fabric_address,
             clock,
@@ -213,7 +215,7 @@ impl Server {
         server.begin_roles()
     }
 
-    /// Starts the threads that change the server's role, and that which watches the users' file.
+    /// Starts the threads that change the server's role, and those that watch files.
     fn begin_roles(mut self) -> Result<Self, StartError> {
         let shared = &self.shared;
         self.role = Some(RoleThread::start(Arc::clone(shared))?);
@@ -221,7 +223,10 @@ impl Server {
             self.cluster = Some(ClusterThread::start(Arc::clone(shared), settings)?);
         }
         let (of, users) = (Arc::clone(shared), Arc::clone(&shared.users));
-        self.user_file = UserFileWatch::start(users, move || of.users_changed())?;
+        self.file_watches.extend(users::watch(users, move || of.users_changed())?);
+        if let Some(tls) = &shared.tls {
+            self.file_watches.push(tls::watch(Arc::clone(tls))?);
+        }
         Ok(self)
     }
 
@@ -245,7 +250,7 @@ impl Server {
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
         let (shards, control, acceptor, role, cluster) = (Vec::new(), None, None, None, None);
-        let user_file = None;
+        let file_watches = Vec::new();
         Ok(Self {
             socket,
             shared,
@@ -256,7 +261,7 @@ impl Server {
             snapshots,
             role,
             cluster,
-            user_file,
+            file_watches,
             lock,
         })
     }
@@ -349,9 +354,7 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        if let Some(watch) = self.user_file.take() {
-            watch.stop();
-        }
+        self.file_watches.drain(..).for_each(FileWatch::stop);
         if let Some(cluster) = self.cluster.take() {
             cluster.join();
         }
@@ -422,6 +425,20 @@ fn make_shards(
         loops.push((shard, sleeper));
     }
     Ok((handles, loops))
+}
+
+/// The users and the server's TLS.
+fn who_comes_in(config: &Config) -> Result<(Arc<UserTable>, Option<Arc<Tls>>), StartError> {
+    let tls = config.tls.clone().map(Tls::load).transpose()?;
+    Ok((Arc::new(UserTable::new(config.users.clone())?), tls.map(Arc::new)))
+}
+
+/// The machine, and where the shards are on it.
+fn placed(config: &Config) -> (Topology, Vec<ShardPlacement>) {
+    let topology = Topology::of_this_process();
+    let places = topology.places(config.shards, config.pin);
+    numa::tell(&topology, &places);
+    (topology, places)
 }
 
 /// What the settings say of a shard.

@@ -325,6 +325,11 @@ impl Session {
         }
         shared.tcp_traffic.leave(self.number);
         shared.verbs_traffic.leave(self.number);
+        self.detach(shared);
+    }
+
+    /// No shard carries out a request of it from now on.
+    pub fn detach(&self, shared: &Shared) {
         for shard in &shared.shards {
             shard.inbox.push(Message::Detach(self.number));
         }

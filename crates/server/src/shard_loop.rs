@@ -23,7 +23,7 @@ use crate::inbox::{Handed, Mail, Message};
 use crate::mail_queues::receive;
 use crate::plans::Asker;
 use crate::polling::Polling;
-use crate::resp::{RespExecutor, ShardHost};
+use crate::resp::{ClientStream, RespExecutor, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::ring_waits::RingWaits;
@@ -37,7 +37,6 @@ use remora_frontend::Connections;
 use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
 use remora_protocol::message::Status;
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,7 +60,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// The state of one shard's thread.
 pub struct ShardLoop {
-    connections: Connections<TcpStream, RespExecutor<ShardHost>>,
+    connections: Connections<ClientStream, RespExecutor<ShardHost>>,
     sleeper: Sleeper,
     clients: RingClients,
     ring_waits: RingWaits,
@@ -816,7 +815,7 @@ impl ShardLoop {
 /// the sockets have found since the last turn count, because the kernel reports them once.
 #[inline]
 fn has_work(
-    connections: &Connections<TcpStream, RespExecutor<ShardHost>>,
+    connections: &Connections<ClientStream, RespExecutor<ShardHost>>,
     clients: &RingClients,
     agent: &Agent,
 ) -> bool {

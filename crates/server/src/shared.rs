@@ -16,6 +16,7 @@ use crate::plans::PlanCounts;
 use crate::replica_view::{ReplicaView, TurnView};
 use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
+use crate::tls::Tls;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use crate::turn_times::TurnTimes;
@@ -187,6 +188,8 @@ pub struct Shared {
     pub cluster_facts: Option<Arc<ClusterFactsCell>>,
     /// The users of RESP connections.
     pub users: Arc<UserTable>,
+    /// TLS on the ports of TCP.
+    pub tls: Option<Arc<Tls>>,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.
@@ -216,6 +219,8 @@ pub struct ServerCounts {
     pub sessions_total: AtomicU64,
     /// Sessions ended because of a violation by the peer.
     pub sessions_violated: AtomicU64,
+    /// Sessions that ended because their users may not do all any more.
+    pub sessions_revoked: AtomicU64,
     /// Sessions that were refused, for whatever reason.
     pub sessions_refused: AtomicU64,
     /// Clients that were asked to come again.
@@ -282,6 +287,7 @@ impl Shared {
     /// The users have changed: every thread has a look at its connections.
     pub fn users_changed(&self) {
         self.shards.iter().for_each(|shard| shard.inbox.push(Message::News));
+        self.wake_control();
     }
 
     /// Queue pairs that clients may have, over all devices; none without one.

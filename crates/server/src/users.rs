@@ -1,19 +1,18 @@
 //! The server's users: the table that all threads share, the file that it comes from, and what was
 //! refused.
 
+use crate::file_watch::{FileWatch, Stamp, stamp};
 use crate::start_error::StartError;
 use remora_acl::{DeleteError, Log, Published, Reason, Refusal, SetUserError, Users};
-use remora_fabric::vital_thread;
 use remora_layout::limits::{ACL_FILE_LOOK_MS, MAX_ACL_FILE_BYTES};
 use remora_resp::table::CommandTable;
 use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A password: no log and no error shows it.
 #[derive(Clone, PartialEq, Eq)]
@@ -234,6 +233,16 @@ impl UserTable {
     }
 }
 
+/// Whether a server with these users lets in whoever names none.
+///
+/// # Errors
+/// The users' file cannot be read, or has a wrong line.
+pub fn needs_no_login(settings: &UserSettings) -> Result<bool, StartError> {
+    let users = read(settings).map_err(|error| StartError::Config(format!("users: {error}")))?;
+    let default = users.default_user();
+    Ok(default.is_on() && default.needs_no_password())
+}
+
 fn io_error(path: &Path, error: std::io::Error) -> FileError {
     FileError::Io { path: path.display().to_string(), error }
 }
@@ -278,51 +287,21 @@ fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
     written
 }
 
-/// Reads the users' file again whenever it has changed.
-pub struct UserFileWatch {
-    thread: JoinHandle<()>,
-    ends: Arc<AtomicBool>,
-}
-
-impl UserFileWatch {
-    /// The watch of the file, if there is one; `changed` is called after each change of the users.
-    ///
-    /// # Errors
-    /// The kernel gives no thread.
-    pub fn start(
-        users: Arc<UserTable>,
-        changed: impl Fn() + Send + 'static,
-    ) -> std::io::Result<Option<Self>> {
-        let Some(path) = users.settings.file.clone() else { return Ok(None) };
-        let ends = Arc::new(AtomicBool::new(false));
-        let (end, mut last) = (Arc::clone(&ends), stamp(&path));
-        let watch = move || {
-            while !end.load(Ordering::Acquire) {
-                std::thread::park_timeout(Duration::from_millis(ACL_FILE_LOOK_MS));
-                match users.look_again(&path, &mut last) {
-                    Ok(true) => changed(),
-                    Ok(false) => {}
-                    Err(error) => tracing::warn!("the users stay as they are: {error}"),
-                }
-            }
-        };
-        let thread = vital_thread::spawn("remora-users", watch)?;
-        Ok(Some(Self { thread, ends }))
-    }
-
-    /// Ends the watch.
-    pub fn stop(self) {
-        self.ends.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-        vital_thread::join(self.thread);
-    }
-}
-
-/// Changes with each change of a file.
-type Stamp = (SystemTime, u64);
-
-/// `None` if the file is not there.
-fn stamp(path: &Path) -> Option<Stamp> {
-    let of = std::fs::metadata(path).ok()?;
-    Some((of.modified().ok()?, of.len()))
+/// The watch of the users' file, if there is one: it is read again whenever it has changed. `changed` is
+/// called after each change of the users.
+///
+/// # Errors
+/// The kernel gives no thread.
+pub fn watch(
+    users: Arc<UserTable>,
+    changed: impl Fn() + Send + 'static,
+) -> std::io::Result<Option<FileWatch>> {
+    let Some(path) = users.settings.file.clone() else { return Ok(None) };
+    let mut last = stamp(&path);
+    let look = move || match users.look_again(&path, &mut last) {
+        Ok(true) => changed(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("the users stay as they are: {error}"),
+    };
+    FileWatch::start("remora-users", Duration::from_millis(ACL_FILE_LOOK_MS), look).map(Some)
 }

@@ -58,6 +58,8 @@ fn host() -> &'static Mutex<Host> {
             min_replicas: 0,
             replica_acks: remora_server::AskFor::default(),
             users: Default::default(),
+            tls: None,
+            peer_login: Default::default(),
             replica_backlog_bytes: 64 << 20,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),

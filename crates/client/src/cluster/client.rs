@@ -5,7 +5,7 @@ use super::pause::Pause;
 use super::probes::Probes;
 use super::session::ClusterSession;
 use super::shared::Shared;
-use crate::error::ClusterConnectError;
+use crate::error::{ClusterConnectError, ConnectFailure};
 use crate::options::{Address, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,6 +59,12 @@ impl ClusterClient {
             match probes.ask(Vec::new(), None, &pause) {
                 Ok(topology) => break topology,
                 Err(ClusterConnectError::NoAddress) => return Err(last),
+                // The servers of a cluster have the same users.
+                Err(ClusterConnectError::Connect(why))
+                    if why.kind() == ConnectFailure::NotLoggedIn =>
+                {
+                    return Err(why.into());
+                }
                 Err(why) => last = why,
             }
             pause.sleep();

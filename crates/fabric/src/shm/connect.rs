@@ -8,7 +8,8 @@ use super::thread_bell::ThreadBell;
 use crate::Transport;
 use crate::address::Address;
 use crate::detect::Wanted;
-use crate::hello::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
+use crate::dialling::Dialling;
+use crate::hello::{ConnectError, Dialled, check_answer, hello_of};
 use remora_arena::{MapError, Mapping, ReadView, Region, RegionKind, Words};
 use remora_layout::arena_header::{ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
@@ -18,7 +19,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A client's end of a new session.
@@ -61,7 +61,7 @@ impl Connected {
 
 /// Asks the server at `path` for a session over shared memory.
 pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
-    match dial(path, Wanted::Shm, HELLO_TIMEOUT)? {
+    match dial(path, Wanted::Shm, &Dialling::default())? {
         Dialled::Session(connected) => Ok(connected),
         Dialled::Elsewhere(_) => Err(ConnectError::NotAServer {
             server: Address::Unix(path.to_owned()),
@@ -74,7 +74,7 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
 pub(crate) fn dial(
     path: &Path,
     wanted: Wanted,
-    hello_timeout: Duration,
+    dialling: &Dialling,
 ) -> Result<Dialled<Connected>, ConnectError> {
     let server = || Address::Unix(path.to_owned());
     let failed = |source: std::io::Error| match source.raw_os_error() {
@@ -84,10 +84,10 @@ pub(crate) fn dial(
     };
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
     // First, because it may have to open a file for it.
-    let hello = client_hello(wanted);
+    let hello = hello_of(wanted, &dialling.credentials)?;
     let socket = UnixStream::connect(path).map_err(failed)?;
-    socket.set_read_timeout(Some(hello_timeout))?;
-    socket.set_write_timeout(Some(hello_timeout))?;
+    socket.set_read_timeout(Some(dialling.hello_timeout))?;
+    socket.set_write_timeout(Some(dialling.hello_timeout))?;
     let sent = socket::send(&socket, hello.as_bytes(), &[]);
     let mut answer = ServerHello::new_zeroed();
     // A server without descriptors refuses before it reads anything: its reason has arrived

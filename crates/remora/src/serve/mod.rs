@@ -7,6 +7,7 @@ mod replica_reads;
 mod secret;
 mod settings;
 mod socket;
+mod tls;
 
 use crate::recovery_bar::RecoveryBar;
 use anyhow::Context;
@@ -47,13 +48,14 @@ pub struct ServeArgs {
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let file = args.config.as_deref().map(Layer::from_file).transpose()?.unwrap_or_default();
     let settings = Settings::decide(args.flags.over(file))?;
+    let warnings = settings.check_listeners()?;
     if args.check {
         write!(std::io::stdout(), "{}", settings.to_toml()?)?;
         return Ok(());
     }
-    secret::hide_password()?;
+    secret::hide_passwords()?;
     start_log(&settings.log)?;
-    settings.warn_of_open_listener();
+    warnings.iter().for_each(|warning| warn!("{warning}"));
     if settings.is_cluster_of_one_machine() {
         warn!(
             "this server tells the cluster that it is at {}, which only this machine reaches: with servers on several machines set bind, or announce",
@@ -127,11 +129,6 @@ fn announce(settings: &Settings, server: &Server) {
                     "{device} is RDMA in software, for tests: a client over it can make this kernel crash (docs/rdma.md)"
                 );
             }
-        }
-        if !address.ip().is_loopback() {
-            warn!(
-                "NO AUTHENTICATION: any of Remora's own clients that reaches {address} may read and change everything"
-            );
         }
     }
     let mut out = std::io::stdout().lock();

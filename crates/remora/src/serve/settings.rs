@@ -10,6 +10,7 @@ use super::replica_acks::ReplicaAcks;
 use super::replica_reads::ReplicaReads;
 use super::secret::Secret;
 use super::socket;
+use super::tls::{AuthClients, CertificateUser, MinVersion, TlsArgs};
 use anyhow::Context;
 use clap::Args;
 use remora_client_core::{Mtu, Packets};
@@ -22,7 +23,7 @@ use remora_layout::limits::{
     MAX_SHARDS, MIN_ARENA_BYTES, UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
 use remora_server::cluster::{ClusterSettings, Connect};
-use remora_server::{Data, UserSettings};
+use remora_server::{Credentials, Data, TlsSettings, UserSettings, needs_no_login};
 use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -52,8 +53,8 @@ const DEFAULT_REPLICA_BACKLOG: Size = Size(64 << 20);
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// Address that the RESP listener binds [default: 127.0.0.1]. Without users or
-    /// requirepass another address than loopback opens all data to it.
+    /// Address that the RESP listener binds [default: 127.0.0.1]. Another address than
+    /// loopback needs users, requirepass or TLS: see protected_mode.
     #[arg(long, env = "REMORA_BIND", value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
     /// Port of the RESP listener; 0 takes a free one [default: 7379].
@@ -67,13 +68,49 @@ pub struct Layer {
     /// processes; the variable keeps it out of the shell's history too.
     #[arg(long, env = super::secret::VARIABLE, value_name = "PASSWORD", hide_env_values = true)]
     pub requirepass: Option<Secret>,
+    /// User that this server is at its primary and at the other servers of its
+    /// cluster, who has to be one that may do all [default: default].
+    #[arg(long, env = "REMORA_PEER_USER", value_name = "NAME")]
+    pub peer_user: Option<String>,
+    /// Its password. It is hidden from the list of processes.
+    #[arg(long, env = super::secret::PEER_VARIABLE, value_name = "PASSWORD", hide_env_values = true)]
+    pub peer_password: Option<Secret>,
+    /// Whether the server refuses to listen beyond loopback where it has neither
+    /// users nor a password nor TLS. Say false where the network lets in nobody
+    /// who may not do all [default: true].
+    #[arg(long, env = "REMORA_PROTECTED_MODE", value_name = "BOOL", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub protected_mode: Option<bool>,
+    /// Certificate of the server and those that lead to its authority, PEM: the
+    /// port of RESP speaks TLS then, and nothing else. It, its key and tls_ca are
+    /// read again whenever they change [default: none].
+    #[arg(long, env = "REMORA_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of tls_cert, PEM, without a passphrase [default: none].
+    #[arg(long, env = "REMORA_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities of clients' certificates, PEM [default: none].
+    #[arg(long, env = "REMORA_TLS_CA", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// Whether clients have to show a certificate of tls_ca [default: yes, with
+    /// tls_ca].
+    #[arg(long, env = "REMORA_TLS_AUTH_CLIENTS", value_name = "WHETHER", value_enum)]
+    pub tls_auth_clients: Option<AuthClients>,
+    /// Whether a client is the user whose name is its certificate's common name,
+    /// without a password: off or cn [default: off].
+    #[arg(long, env = "REMORA_TLS_AUTH_CLIENTS_USER", value_name = "HOW", value_enum)]
+    pub tls_auth_clients_user: Option<CertificateUser>,
+    /// Oldest version of TLS that is spoken [default: 1.2].
+    #[arg(long, env = "REMORA_TLS_MIN_VERSION", value_name = "VERSION", value_enum)]
+    pub tls_min_version: Option<MinVersion>,
     /// Unix socket on which clients ask for shared memory [default:
     /// $XDG_RUNTIME_DIR/remora.sock, else /tmp/remora-UID/remora.sock].
     #[arg(long, env = "REMORA_SOCKET", value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Address on which clients ask for sessions over TCP, such as
-    /// 10.0.0.5:7380; port 0 takes a free one [default: none]. There is no
-    /// authentication: any client that reaches it can read and write everything.
+    /// 10.0.0.5:7380; port 0 takes a free one [default: none]. Sessions are of
+    /// users who may do all; another address than loopback needs users or
+    /// requirepass: see protected_mode.
     #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
     pub fabric_address: Option<SocketAddr>,
     /// What clients' sessions may use: shm by the Unix socket, tcp or verbs
@@ -229,9 +266,10 @@ impl Layer {
     fn from_toml(text: &str) -> anyhow::Result<Self> {
         toml::from_str(text).map_err(|error: toml::de::Error| {
             let shown = error.to_string();
-            match shown.contains("requirepass") {
-                true => usage(format!("requirepass: {}", error.message())),
-                false => usage(shown.trim_end()),
+            // The line that is shown would hold the password.
+            match ["requirepass", "peer_password"].iter().find(|name| shown.contains(**name)) {
+                Some(name) => usage(format!("{name}: {}", error.message())),
+                None => usage(shown.trim_end()),
             }
         })
     }
@@ -243,6 +281,15 @@ impl Layer {
             port: self.port.or(below.port),
             users: self.users.or(below.users),
             requirepass: self.requirepass.or(below.requirepass),
+            peer_user: self.peer_user.or(below.peer_user),
+            peer_password: self.peer_password.or(below.peer_password),
+            protected_mode: self.protected_mode.or(below.protected_mode),
+            tls_cert: self.tls_cert.or(below.tls_cert),
+            tls_key: self.tls_key.or(below.tls_key),
+            tls_ca: self.tls_ca.or(below.tls_ca),
+            tls_auth_clients: self.tls_auth_clients.or(below.tls_auth_clients),
+            tls_auth_clients_user: self.tls_auth_clients_user.or(below.tls_auth_clients_user),
+            tls_min_version: self.tls_min_version.or(below.tls_min_version),
             socket: self.socket.or(below.socket),
             fabric_address: self.fabric_address.or(below.fabric_address),
             transport: self.transport.or(below.transport),
@@ -293,6 +340,30 @@ pub struct Settings {
     /// The password of `default`; it is never shown.
     #[serde(skip)]
     pub requirepass: Option<Secret>,
+    /// The user that it is at other servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_user: Option<String>,
+    /// Its password; it is never shown.
+    #[serde(skip)]
+    pub peer_password: Option<Secret>,
+    /// Whether it refuses to listen beyond loopback without users or TLS.
+    pub protected_mode: bool,
+    /// The server's certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities of clients' certificates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_ca: Option<PathBuf>,
+    /// Whether clients have to show one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_auth_clients: Option<AuthClients>,
+    /// Whether it names their user.
+    pub tls_auth_clients_user: CertificateUser,
+    /// Oldest version of TLS.
+    pub tls_min_version: MinVersion,
     /// Path of the Unix socket.
     pub socket: PathBuf,
     /// Whether the user named no socket: then the server makes its directory.
@@ -385,8 +456,17 @@ impl Settings {
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),
-            users: layer.users.filter(|path| !path.as_os_str().is_empty()),
+            users: named_file(layer.users),
             requirepass: layer.requirepass,
+            peer_user: layer.peer_user.filter(|name| !name.is_empty()),
+            peer_password: layer.peer_password,
+            protected_mode: layer.protected_mode.unwrap_or(true),
+            tls_cert: named_file(layer.tls_cert),
+            tls_key: named_file(layer.tls_key),
+            tls_ca: named_file(layer.tls_ca),
+            tls_auth_clients: layer.tls_auth_clients,
+            tls_auth_clients_user: layer.tls_auth_clients_user.unwrap_or_default(),
+            tls_min_version: layer.tls_min_version.unwrap_or_default(),
             socket: layer.socket.unwrap_or_else(socket::default_path),
             socket_is_default,
             // Other servers of a cluster have to reach this one.
@@ -414,7 +494,7 @@ impl Settings {
             eviction: layer.eviction.unwrap_or_default(),
             durability: layer.durability.or(layer.data_dir.as_ref().map(|_| Durability::default())),
             snapshot_log_bytes: layer.snapshot_log_bytes.unwrap_or(DEFAULT_SNAPSHOT_LOG_BYTES),
-            data_dir: layer.data_dir.filter(|path| !path.as_os_str().is_empty()),
+            data_dir: named_file(layer.data_dir),
             replica_of: layer.replica_of.filter(|address| !address.is_empty()),
             replica_reads: layer.replica_reads.unwrap_or_default(),
             min_replicas: layer.min_replicas.unwrap_or(0),
@@ -486,7 +566,7 @@ impl Settings {
             )));
         }
         self.check_backlog()?;
-        self.check_users()?;
+        self.check_tls()?;
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
             return Err(usage(format!(
@@ -584,25 +664,63 @@ impl Settings {
         })
     }
 
-    /// Whether RESP clients must log in, as far as the settings say.
-    fn has_users(&self) -> bool {
-        self.users.is_some() || self.requirepass.as_ref().and_then(Secret::password).is_some()
+    /// The listeners that others than this machine's processes reach.
+    fn far_listeners(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let resp = Some(("bind", SocketAddr::new(self.bind, self.port)));
+        let fabric = self.fabric_address.map(|of| ("fabric_address", of));
+        let listeners = [resp, fabric].into_iter().flatten();
+        listeners.filter(|(_, address)| !address.ip().is_loopback())
     }
 
-    /// Warns of a RESP listener that needs no login.
-    pub fn warn_of_open_listener(&self) {
-        let (bind, port) = (self.bind, self.port);
-        if !bind.is_loopback() && !self.has_users() {
-            tracing::warn!(
-                "NO AUTHENTICATION: any client that reaches {bind}:{port} may read, change and delete everything; requirepass or users change that"
-            );
+    /// Refuses listeners that let anybody in, as Redis's protected mode does, or returns a warning of
+    /// each. It reads the users' file: one may leave the server open.
+    ///
+    /// # Errors
+    /// There is one, and the settings do not say that this is meant; or the file is wrong.
+    pub fn check_listeners(&self) -> anyhow::Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        if self.far_listeners().next().is_none() {
+            return Ok(warnings);
         }
+        let is_open =
+            needs_no_login(&self.user_settings()).map_err(|error| usage(error.to_string()))?;
+        for (name, address) in self.far_listeners().filter(|_| is_open) {
+            let is_encrypted = name == "bind" && self.tls_cert.is_some();
+            if self.protected_mode && !is_encrypted {
+                return Err(usage(format!(
+                    "{name}: whoever reaches {address} could read and change everything: set requirepass, or users with a password for default (for RESP TLS would do, too: tls_cert); or say that the network is to be trusted, --protected-mode=false"
+                )));
+            }
+            if self.tls_ca.is_none() || !is_encrypted {
+                warnings.push(format!(
+                    "NO AUTHENTICATION: any client that reaches {address} ({name}) may read, change and delete everything; requirepass or users change that"
+                ));
+            }
+        }
+        Ok(warnings)
     }
 
-    fn check_users(&self) -> anyhow::Result<()> {
-        if self.has_users() && self.cluster.is_some() {
+    fn user_settings(&self) -> UserSettings {
+        let password = self.requirepass.as_ref().and_then(Secret::password);
+        UserSettings { file: self.users.clone(), password }
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<TlsSettings>> {
+        let args = TlsArgs {
+            cert: self.tls_cert.as_deref(),
+            key: self.tls_key.as_deref(),
+            ca: self.tls_ca.as_deref(),
+            auth_clients: self.tls_auth_clients,
+            auth_clients_user: self.tls_auth_clients_user,
+            min_version: self.tls_min_version,
+        };
+        args.settings()
+    }
+
+    fn check_tls(&self) -> anyhow::Result<()> {
+        if self.tls()?.is_some() && self.cluster.is_some() {
             return Err(usage(
-                "users, requirepass: servers of a cluster cannot log in at each other yet; leave them out, or cluster".to_owned(),
+                "tls_cert: servers of a cluster cannot encrypt among each other yet; leave it out, or cluster",
             ));
         }
         Ok(())
@@ -660,18 +778,25 @@ impl Settings {
             data: self.data(),
             replica_of: self.primary().and_then(Result::ok),
             cluster: None,
+            peer_login: Credentials::new(
+                self.peer_user.as_deref().unwrap_or_default(),
+                self.peer_password.as_ref().map_or(&b""[..], Secret::bytes),
+            ),
             replica_reads: self.replica_reads.into(),
             min_replicas: self.min_replicas,
             replica_acks: self.replica_acks.into(),
             replica_backlog_bytes: self.replica_backlog.0,
-            users: UserSettings {
-                file: self.users.clone(),
-                password: self.requirepass.as_ref().and_then(Secret::password),
-            },
+            users: self.user_settings(),
+            tls: self.tls().ok().flatten(),
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
         }
     }
+}
+
+/// A file; an empty name names none.
+fn named_file(path: Option<PathBuf>) -> Option<PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
 }
 
 /// The names of a list, in which an empty one names nothing.

@@ -8,7 +8,9 @@
 //! for another one: messages to a server too many are dropped.
 
 use crate::thread_counts::count;
+use remora_acl::DEFAULT_USER;
 use remora_cluster::wire::MAX_ENVELOPE_BYTES;
+use remora_fabric::Credentials;
 use remora_fabric::vital_thread;
 use remora_layout::limits::{
     PEER_IDLE_MS, PEER_LINKS, PEER_MESSAGES, PEER_THREADS, PEER_TIMEOUT_MS,
@@ -66,12 +68,14 @@ pub struct Peers {
     /// Those that have not ended. One whose link was taken away may wait for its server still.
     threads: Arc<AtomicUsize>,
     counts: Arc<MessageCounts>,
+    /// Whom this server says to be at the others.
+    login: Credentials,
 }
 
 impl Peers {
     /// Without connections.
-    pub fn new(counts: Arc<MessageCounts>) -> Self {
-        Self { links: HashMap::new(), threads: Arc::default(), counts }
+    pub fn new(counts: Arc<MessageCounts>, login: Credentials) -> Self {
+        Self { links: HashMap::new(), threads: Arc::default(), counts, login }
     }
 
     /// Sends this envelope to the server with this RESP address.
@@ -103,10 +107,11 @@ impl Peers {
         let counted = Counted::new(&self.threads)?;
         let (sender, envelopes) = sync_channel(PEER_MESSAGES);
         let (to, counts) = (address.to_owned(), Arc::clone(&self.counts));
+        let login = self.login.clone();
         // Ends once the sender is dropped.
         let thread = vital_thread::spawn("peer", move || {
             let _counted = counted;
-            carry(&to, &envelopes, &counts);
+            carry((&to, &login), &envelopes, &counts);
         });
         match thread {
             Ok(_) => Some(Link { sender, used: now }),
@@ -125,15 +130,27 @@ fn idlest<T>(links: impl Iterator<Item = (T, Instant)>, now: Instant) -> Option<
 }
 
 /// Carries messages to one server, until the sender is dropped.
-fn carry(address: &str, envelopes: &Receiver<Vec<u8>>, counts: &MessageCounts) {
-    let mut link: Option<TcpStream> = None;
+fn carry(
+    (address, login): (&str, &Credentials),
+    envelopes: &Receiver<Vec<u8>>,
+    counts: &MessageCounts,
+) {
+    let (mut link, mut is_told): (Option<TcpStream>, bool) = (None, false);
     while let Ok(envelope) = envelopes.recv() {
         let sent = match link.take() {
             Some(open) => deliver(open, &envelope),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         // It may have been restarted since the last message.
-        let sent = sent.or_else(|_| deliver(connect(address)?, &envelope));
+        let sent = sent.or_else(|_| deliver(connect(address, login)?, &envelope));
+        match &sent {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_told => {
+                tracing::warn!("the server at {address} takes no messages of this one: {error}");
+                is_told = true;
+            }
+            Ok(_) => is_told = false,
+            Err(_) => {}
+        }
         count(if sent.is_ok() { &counts.delivered } else { &counts.dropped }, 1);
         // What waits behind it would come late, one timeout after the other: its senders say it anew.
         while sent.is_err() && envelopes.try_recv().is_ok() {
@@ -143,7 +160,7 @@ fn carry(address: &str, envelopes: &Receiver<Vec<u8>>, counts: &MessageCounts) {
     }
 }
 
-fn connect(address: &str) -> io::Result<TcpStream> {
+fn connect(address: &str, login: &Credentials) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for candidate in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&candidate, TIMEOUT) {
@@ -151,7 +168,7 @@ fn connect(address: &str) -> io::Result<TcpStream> {
                 link.set_nodelay(true)?;
                 link.set_read_timeout(Some(TIMEOUT))?;
                 link.set_write_timeout(Some(TIMEOUT))?;
-                return Ok(link);
+                return log_in(link, login);
             }
             Err(error) => last = error,
         }
@@ -159,15 +176,35 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
+fn log_in(link: TcpStream, login: &Credentials) -> io::Result<TcpStream> {
+    if login.are_none() {
+        return Ok(link);
+    }
+    let user = if login.user().is_empty() { DEFAULT_USER } else { login.user() };
+    let (link, line) = ask(link, &[b"AUTH", user, login.password()])?;
+    if line.starts_with(b"+") { Ok(link) } else { Err(denied(&line)) }
+}
+
+fn denied(line: &[u8]) -> io::Error {
+    let said = line.trim_ascii().escape_ascii();
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("peer_user: {said}"))
+}
+
 /// Sends one message, and takes the line that says that it has come.
-fn deliver(mut link: TcpStream, envelope: &[u8]) -> io::Result<TcpStream> {
-    let mut out = Vec::with_capacity(envelope.len() + 64);
-    encode::array(&mut out, 2);
-    encode::bulk(&mut out, b"MEMBER.DELIVER");
-    encode::bulk(&mut out, envelope);
+fn deliver(link: TcpStream, envelope: &[u8]) -> io::Result<TcpStream> {
+    let (link, line) = ask(link, &[b"MEMBER.DELIVER", envelope])?;
+    let is_denied = line.starts_with(b"-NOAUTH") || line.starts_with(b"-NOPERM");
+    if is_denied { Err(denied(&line)) } else { Ok(link) }
+}
+
+/// Sends a command, and takes the line that answers it.
+fn ask(mut link: TcpStream, words: &[&[u8]]) -> io::Result<(TcpStream, Vec<u8>)> {
+    let mut out = Vec::with_capacity(words.iter().map(|word| word.len() + 32).sum());
+    encode::array(&mut out, words.len());
+    words.iter().for_each(|word| encode::bulk(&mut out, word));
     link.write_all(&out)?;
     let (mut line, mut more) = (Vec::new(), [0; 64]);
-    // Bounded: no reply to this is longer.
+    // Bounded: no reply to these is longer.
     while !line.ends_with(b"\r\n") {
         let taken = link.read(&mut more)?;
         line.extend_from_slice(&more[..taken]);
@@ -175,7 +212,7 @@ fn deliver(mut link: TcpStream, envelope: &[u8]) -> io::Result<TcpStream> {
             return Err(io::ErrorKind::InvalidData.into());
         }
     }
-    Ok(link)
+    Ok((link, line))
 }
 
 #[cfg(test)]
@@ -201,7 +238,7 @@ mod tests {
             }
         });
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts));
+        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
         for number in 0..4u8 {
             peers.send(&address, vec![number; 3]);
             let expected = [&b"*2\r\n$14\r\nMEMBER.DELIVER\r\n$3\r\n"[..], &[number; 3], b"\r\n"];
@@ -211,11 +248,35 @@ mod tests {
     }
 
     #[test]
+    fn a_server_logs_in_before_its_first_message() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let counts = Arc::new(MessageCounts::default());
+        let mut peers = Peers::new(Arc::clone(&counts), Credentials::new("peer", "secret"));
+        let said = |reply: &[u8]| {
+            let (mut link, _) = listener.accept().unwrap();
+            let mut bytes = [0; 512];
+            let login = link.read(&mut bytes).unwrap();
+            link.write_all(reply).unwrap();
+            let message = link.read(&mut bytes[login..]).unwrap();
+            link.write_all(b"+OK\r\n").unwrap();
+            String::from_utf8(bytes[..login + message].to_vec()).unwrap()
+        };
+        let login = "*3\r\n$4\r\nAUTH\r\n$4\r\npeer\r\n$6\r\nsecret\r\n";
+        peers.send(&address, b"one".to_vec());
+        let message = "*2\r\n$14\r\nMEMBER.DELIVER\r\n$3\r\none\r\n";
+        assert_eq!(said(b"+OK\r\n"), format!("{login}{message}"));
+        let mut peers = Peers::new(Arc::clone(&counts), Credentials::new("peer", "secret"));
+        peers.send(&address, b"two".to_vec());
+        assert_eq!(said(b"-WRONGPASS it is another one\r\n"), login);
+    }
+
+    #[test]
     fn what_waits_behind_a_message_that_was_not_taken_is_dropped_with_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts));
+        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
         (0..5).for_each(|number| peers.send(&address, vec![number; 3]));
         while counts.dropped.load(Ordering::Relaxed) < 5 {
             std::thread::sleep(Duration::from_millis(5));
@@ -230,7 +291,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts));
+        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
         for _ in 0..10 * PEER_MESSAGES {
             peers.send(&address, vec![1; 100]);
         }
@@ -243,7 +304,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts));
+        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
         peers.send(&address, vec![1; 3]);
         // Their names do not resolve.
         for number in 0..10 * PEER_LINKS {

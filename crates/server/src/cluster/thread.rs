@@ -144,6 +144,7 @@ impl Worker {
         coordinator: Box<dyn Coordinator + Send>,
     ) -> Self {
         let messages = Arc::clone(&shared.cluster.messages);
+        let login = shared.config.peer_login.clone();
         let requirement = Requirement { membership: Membership::Unknown, ..Requirement::default() };
         Self {
             shared,
@@ -157,7 +158,7 @@ impl Worker {
             live: Vec::new(),
             is_connected: false,
             orders: Orders::default(),
-            peers: Peers::new(messages),
+            peers: Peers::new(messages, login),
             own: VecDeque::new(),
             required: Required::default(),
             requirement,

@@ -1,18 +1,19 @@
 //! The path from a client's hello to its session, or to its refusal.
 
 use super::listeners::Socket;
-use super::{Client, Control, Stage};
+use super::{Client, Control, Pid, Stage};
 use crate::random::random_u64;
 use crate::session::Session;
 use crate::thread_counts::count;
 use mio::Token;
+use remora_acl::{self as acl, Context, DEFAULT_USER, Login, Reason};
 use remora_fabric::detect::{Offer, Wanted, number_of};
 use remora_fabric::shm::decline;
 use remora_fabric::verbs::ClientSide;
-use remora_fabric::{Transport, answer, elsewhere, hello_of, refusal};
+use remora_fabric::{Transport, answer, check_head, elsewhere, hello_of, refusal};
 use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
-    TCP_ADDRESS_BYTES,
+    TCP_ADDRESS_BYTES, head_of,
 };
 use remora_layout::limits::{MAX_SESSIONS, MAX_SHARDS};
 use std::io::ErrorKind;
@@ -24,7 +25,7 @@ impl Control {
     pub(super) fn read(&mut self, token: Token) {
         const HELLO: usize = size_of::<ClientHello>();
         const SIDE: usize = size_of::<ClientSide>();
-        let mut bytes = [0u8; SIDE];
+        let mut bytes = [0u8; if HELLO > SIDE { HELLO } else { SIDE }];
         loop {
             let Some(client) = self.clients.get_mut(&token) else { return };
             let Some(socket) = &mut client.socket else { return };
@@ -42,6 +43,12 @@ impl Control {
                 }
                 Ok(read) => {
                     client.said.extend_from_slice(&bytes[..read]);
+                    if matches!(client.stage, Stage::Silent)
+                        && let Some(head) = head_of(&client.said)
+                        && let Err(why) = check_head(head)
+                    {
+                        return self.refuse(token, why);
+                    }
                     if client.said.len() < all {
                         continue;
                     }
@@ -86,6 +93,8 @@ impl Control {
         match why {
             // As many as come; they come again.
             Refusal::Busy => count(&counts.told_busy, 1),
+            // ACL LOG has them.
+            why if why.is_about_the_user() => tracing::debug!(refusal = %why, "refused a session"),
             why => tracing::warn!(refusal = %why, "refused a session"),
         }
         let refused = refusal(why, self.offer());
@@ -110,7 +119,7 @@ impl Control {
     ) -> Result<(), Refusal> {
         let hello = hello_of(hello)?;
         let chosen = answer(&hello, self.offer())?;
-        let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
+        let client = self.clients.get(&token).ok_or(Refusal::NotAHello)?;
         let came_by = client.socket.as_ref().map(Socket::transport);
         // Queue pairs are set up by TCP.
         let to_come_by = if chosen == Transport::Verbs { Transport::Tcp } else { chosen };
@@ -131,25 +140,53 @@ impl Control {
                 return Err(Refusal::OtherUser);
             }
         }
+        let login = self.log_in(token, &hello)?;
+        let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
+        client.login = login;
         if self.shared.counts.sessions() >= MAX_SESSIONS as u64 {
             return Err(Refusal::TooManySessions);
         }
         if chosen != Transport::Verbs {
-            return self.grant(token, &hello, chosen);
+            return self.grant(token, hello.pid.get(), chosen);
         }
         if !self.admission.arrive(token) {
             return Err(Refusal::Busy);
         }
-        client.enter(Stage::Waiting(hello));
+        client.enter(Stage::Waiting(hello.pid.get()));
         Ok(())
     }
 
-    fn grant(
-        &mut self,
-        token: Token,
-        hello: &ClientHello,
-        chosen: Transport,
-    ) -> Result<(), Refusal> {
+    /// The login of a client, which may do all: who may read a region reads all of it.
+    fn log_in(&self, token: Token, hello: &ClientHello) -> Result<Login, Refusal> {
+        let users = &self.shared.users;
+        let (user, password) = hello.login().ok_or(Refusal::NotAHello)?;
+        let name = if user.is_empty() { DEFAULT_USER } else { user };
+        let mut login = Login::default();
+        let names_one = !(user.is_empty() && password.is_empty());
+        let why = if names_one && !login.log_in(users.published(), name, password) {
+            Refusal::WrongPassword
+        } else if !(login.review(users.published()) && login.is_logged_in()) {
+            Refusal::NotLoggedIn
+        } else if !login.is_unrestricted() {
+            Refusal::RestrictedUser
+        } else {
+            return Ok(login);
+        };
+        let reason = match why {
+            Refusal::RestrictedUser => Reason::Command,
+            _ => Reason::Auth,
+        };
+        let by = self.clients.get(&token).and_then(|client| client.socket.as_ref());
+        let from = by.map_or_else(String::new, Socket::peer_text);
+        let client = format!("{from} pid={}", hello.pid.get());
+        let (object, client) = (&b"session"[..], client.as_bytes());
+        let context = Context::TopLevel;
+        let now_ms = self.shared.clock.told_unix_ms();
+        users.refuse(&acl::Refusal { reason, context, object, user: name, client }, now_ms);
+        Err(why)
+    }
+
+    fn grant(&mut self, token: Token, pid: Pid, chosen: Transport) -> Result<(), Refusal> {
         let granted = self.granted(chosen);
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
         let (number, seed) = (granted.session.get(), granted.session_seed.get());
@@ -165,7 +202,7 @@ impl Control {
             _ => Session::over_shm(&self.shared, number, seed)?,
         };
         self.next_session += 1;
-        self.begin(token, session, hello.pid.get());
+        self.begin(token, session, pid);
         let Some(Client { socket, stage: Stage::Served(session), .. }) = self.clients.get(&token)
         else {
             return Ok(());

@@ -127,6 +127,19 @@ impl Socket {
         }
     }
 
+    /// Where the client is, for logs.
+    pub fn peer_text(&self) -> String {
+        match self {
+            Self::Unix(socket) => {
+                let peer = rustix::net::sockopt::socket_peercred(socket);
+                peer.map_or_else(|_| "unix".into(), |peer| format!("uid={}", peer.uid.as_raw()))
+            }
+            Self::Tcp(socket) => socket
+                .peer_addr()
+                .map_or_else(|_| "tcp".into(), |address| format!("addr={address}")),
+        }
+    }
+
     pub fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Self::Unix(socket) => socket.read(bytes),

@@ -23,10 +23,11 @@ use admission::{Admission, Step};
 use listeners::{Arrival, Listener, ListeningSocket, Socket};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
+use remora_acl::Login;
 use remora_fabric::detect::Offer;
 use remora_fabric::refusal;
 use remora_fabric::verbs::Welcome;
-use remora_layout::hello::{ClientHello, Refusal, ServerHello};
+use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::limits::{
     CLOCK_LOOK_MS, HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_HALF_OPEN, MAX_SET_UPS_WAITING,
     SET_UP_TURN_US, SET_UP_WAIT_MS,
@@ -52,6 +53,9 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// outlasts the longer wait.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
+/// The number of a client's process, for the log.
+type Pid = u32;
+
 struct Client {
     /// `None` once the agent serves it.
     socket: Option<Socket>,
@@ -60,6 +64,8 @@ struct Client {
     since: Instant,
     /// The client's incomplete message: its hello, or its side of a queue pair.
     said: Vec<u8>,
+    /// Its user, once it has said hello.
+    login: Login,
     /// Why it is about to end, if it is.
     ends: Option<&'static str>,
 }
@@ -69,7 +75,7 @@ enum Stage {
     /// Its hello is not complete.
     Silent,
     /// It waits for a queue pair.
-    Waiting(ClientHello),
+    Waiting(Pid),
     /// It has one, and must send its side.
     Greeted(Box<Welcomed>),
     /// The client has sent its end, and waits for the connection.
@@ -81,7 +87,8 @@ enum Stage {
 impl Client {
     fn new(socket: Socket) -> Self {
         let (stage, since) = (Stage::Silent, Instant::now());
-        Self { socket: Some(socket), stage, since, said: Vec::new(), ends: None }
+        let (said, login) = (Vec::new(), Login::default());
+        Self { socket: Some(socket), stage, since, said, login, ends: None }
     }
 
     /// Its session, if it has one that is not about to end.
@@ -118,6 +125,8 @@ pub struct Control {
     follower: ClockFollower,
     /// When some client's clock was last seen to have moved.
     last_moved: Instant,
+    /// The version of the users at which its clients were last looked at.
+    users_version: u64,
 }
 
 impl Control {
@@ -148,6 +157,7 @@ impl Control {
             utilisation: Utilisation::new(),
             follower: ClockFollower::default(),
             last_moved: Instant::now(),
+            users_version: 0,
         })
     }
 
@@ -181,6 +191,7 @@ impl Control {
                     self.accept(listener);
                 }
             }
+            self.review_users();
             self.work();
             let now = Instant::now();
             if now >= next_beat {
@@ -284,6 +295,37 @@ impl Control {
             tracing::info!(session = session.number, why, "session ended");
         }
         self.admission.settle(token);
+    }
+
+    /// Ends clients whose users may not do all any more, once for each change of the users. An ended
+    /// session gets no heartbeat, so that what it still reads by itself ends with its read lease.
+    fn review_users(&mut self) {
+        let published = self.shared.users.published();
+        let version = published.version();
+        if std::mem::replace(&mut self.users_version, version) == version {
+            return;
+        }
+        let mut ended = Vec::new();
+        for (token, client) in &mut self.clients {
+            let has_said_hello = !matches!(client.stage, Stage::Silent) && client.ends.is_none();
+            if !has_said_hello || (client.login.review(published) && client.login.is_unrestricted())
+            {
+                continue;
+            }
+            if let Stage::Served(session) = &client.stage {
+                // Its requests before its end, which may have to wait for others.
+                session.detach(&self.shared);
+                count(&self.shared.counts.sessions_revoked, 1);
+            }
+            ended.push(*token);
+        }
+        for token in ended {
+            tracing::info!(target: "audit", "a session ends: the rights of its user have changed");
+            match self.clients.get(&token).map(|client| &client.stage) {
+                Some(Stage::Waiting(_)) => self.refuse(token, Refusal::RestrictedUser),
+                _ => self.end(token, "the rights of its user have changed"),
+            }
+        }
     }
 
     /// Ends the sessions whose peers broke the protocol at a shard, and those whose connections

@@ -50,8 +50,7 @@ impl Control {
         }
         let granted = self.granted(Transport::Verbs);
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
-        let (Some(Socket::Tcp(socket)), Stage::Waiting(hello)) =
-            (&mut client.socket, &client.stage)
+        let (Some(Socket::Tcp(socket)), Stage::Waiting(pid)) = (&mut client.socket, &client.stage)
         else {
             return Err(Refusal::NotAHello);
         };
@@ -66,7 +65,7 @@ impl Control {
         let answer = [granted.as_bytes(), &welcome.greeting()].concat();
         // It fits into the socket of a client that was only sent to so far.
         socket.write_all(&answer).map_err(|error| no_rdma(&error))?;
-        let pid = hello.pid.get();
+        let pid = *pid;
         client.enter(Stage::Greeted(Box::new(Welcomed { welcome, granted, pid })));
         self.next_session += 1;
         Ok(())

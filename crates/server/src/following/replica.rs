@@ -118,6 +118,7 @@ impl Replica {
             let options = Options {
                 transport,
                 wake: Wake::Hybrid,
+                credentials: self.shared.config.peer_login.clone(),
                 rdma_packets,
                 connect_timeout: hello_timeout,
                 hello_timeout,

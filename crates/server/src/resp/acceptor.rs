@@ -1,7 +1,9 @@
 //! The thread that accepts RESP clients. It gives each to the shard's thread that
-//! has the fewest, and never serves one itself.
+//! has the fewest, and never serves one itself. With TLS it makes the handshakes first.
 
+use super::stream::ClientStream;
 use crate::accept::{ACCEPTS_PER_TURN, AcceptLimiter};
+use crate::handshakes::Handshakes;
 use crate::inbox::{Handed, Message};
 use crate::shared::Shared;
 use crate::thread_counts::count;
@@ -10,6 +12,8 @@ use remora_frontend::Connection;
 use remora_layout::limits::{
     RESP_MAX_CONNECTIONS, TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES,
 };
+use remora_resp::RespClient;
+use remora_tls::TlsStream;
 use rustix::net::sockopt;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,6 +23,7 @@ use std::time::Duration;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
+const FIRST_HANDSHAKE: usize = 2;
 
 /// The reply to a client that is one too many (in Redis's words).
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -43,6 +48,7 @@ pub struct Acceptor {
     poll: Poll,
     listener: TcpListener,
     limiter: AcceptLimiter,
+    handshakes: Handshakes<TcpStream>,
     next_serial: u64,
 }
 
@@ -57,17 +63,25 @@ impl Acceptor {
         let mut watched = mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&listener));
         poll.registry().register(&mut watched, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        Ok((Self { shared, poll, listener, limiter: AcceptLimiter::new(), next_serial: 1 }, waker))
+        let (limiter, handshakes) = (AcceptLimiter::new(), Handshakes::new(FIRST_HANDSHAKE));
+        Ok((Self { shared, poll, listener, limiter, handshakes, next_serial: 1 }, waker))
     }
 
     /// Runs until the server is to end.
     pub fn run(mut self) {
-        let mut events = Events::with_capacity(8);
+        let mut events = Events::with_capacity(256);
         while !self.shared.is_stopping() {
-            if let Err(error) = self.poll.poll(&mut events, self.limiter.bound(None))
+            let timeout = self.handshakes.timeout();
+            if let Err(error) = self.poll.poll(&mut events, self.limiter.bound(timeout))
                 && error.kind() != ErrorKind::Interrupted
             {
                 panic!("the acceptor cannot poll: {error}");
+            }
+            for event in &events {
+                self.shake(event.token().0);
+            }
+            if let Some(tls) = &self.shared.tls {
+                self.handshakes.end_late(self.poll.registry(), &tls.counts);
             }
             if self.limiter.is_due() || events.iter().any(|event| event.token() == LISTENER) {
                 self.accept();
@@ -104,26 +118,64 @@ impl Acceptor {
         self.limiter.turn_ended();
     }
 
-    /// Gives a client to a thread, or turns it away if there are too many.
+    /// Takes a client in, or turns it away if there are too many.
     fn take(&mut self, mut socket: TcpStream, peer: SocketAddr) {
-        let counts = &self.shared.counts;
-        let connections = |at: usize| self.shared.shards[at].connections.load(Ordering::Relaxed);
-        let open: u64 = (0..self.shared.shards.len()).map(connections).sum();
-        if open >= RESP_MAX_CONNECTIONS as u64 {
-            count(&counts.connections_rejected, 1);
-            let _ = socket.write(TOO_MANY);
+        if self.is_full() {
+            count(&self.shared.counts.connections_rejected, 1);
+            // In the middle of a handshake nobody would understand it.
+            if self.shared.tls.is_none() {
+                let _ = socket.write(TOO_MANY);
+            }
             return;
         }
         if let Err(error) = socket.set_nonblocking(true) {
             return tracing::warn!(%error, "cannot serve a connection");
         }
         set_options(&socket);
-        let fewest = (0..self.shared.shards.len()).min_by_key(|&at| connections(at));
-        let shard = &self.shared.shards[fewest.unwrap_or_default()];
+        let Some(tls) = &self.shared.tls else {
+            return self.hand_over(ClientStream::Plain(socket), peer, RespClient::default());
+        };
+        let Some(session) = tls.begin() else { return };
+        let begun =
+            self.handshakes.begin(self.poll.registry(), (socket, session, peer), &tls.counts);
+        if let Err(error) = begun {
+            tracing::warn!(%error, "cannot watch a connection");
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let shards = self.shared.shards.iter();
+        let open: u64 = shards.map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
+        open >= RESP_MAX_CONNECTIONS as u64
+    }
+
+    /// A step of a handshake. A client that has come through it is given to a thread.
+    fn shake(&mut self, token: usize) {
+        let Some(tls) = &self.shared.tls else { return };
+        let done = self.handshakes.step(self.poll.registry(), token, &tls.counts);
+        let Some((socket, session, peer)) = done else { return };
+        let login = tls.login(&session, self.shared.users.published());
+        let mut stream = TlsStream::new(socket, session);
+        if self.is_full() {
+            count(&self.shared.counts.connections_rejected, 1);
+            let _ = stream.write(TOO_MANY);
+            return;
+        }
+        let client = RespClient { login, ..RespClient::default() };
+        self.hand_over(ClientStream::Tls(Box::new(stream)), peer, client);
+    }
+
+    /// Gives a client to the thread that has the fewest.
+    fn hand_over(&mut self, stream: ClientStream, peer: SocketAddr, client: RespClient) {
+        let shards = self.shared.shards.iter();
+        let Some(shard) = shards.min_by_key(|shard| shard.connections.load(Ordering::Relaxed))
+        else {
+            return;
+        };
         shard.connections.fetch_add(1, Ordering::Relaxed);
-        count(&counts.connections_total, 1);
-        let connection = Connection::new(peer, self.next_serial);
+        count(&self.shared.counts.connections_total, 1);
+        let connection = Connection::new(peer, self.next_serial).of_client(client);
         self.next_serial += 1;
-        shard.inbox.push(Message::Serve(Box::new(Handed { stream: socket, connection })));
+        shard.inbox.push(Message::Serve(Box::new(Handed { stream, connection })));
     }
 }

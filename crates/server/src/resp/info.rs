@@ -8,6 +8,7 @@ use crate::config::{Eviction, Promise, Wanted};
 use crate::plans::PlanCounts;
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
+use crate::tls::Tls;
 use remora_acl::DEFAULT_USER;
 use remora_engine::ShardStats;
 use remora_frontend::Counter;
@@ -242,15 +243,24 @@ impl Facts<'_> {
     fn connections(&self) -> Vec<Line> {
         let counts = &self.shared.counts;
         let refused = &self.shared.users.refused;
+        let of_tls = self.shared.tls.as_deref();
+        let tls = |of: fn(&Tls) -> &AtomicU64| of_tls.map_or("0".into(), |tls| load(of(tls)));
         lines([
             ("total_connections_received", load(&counts.connections_total)),
             ("total_sessions_granted", load(&counts.sessions_total)),
             ("sessions_violated", load(&counts.sessions_violated)),
+            ("sessions_revoked", load(&counts.sessions_revoked)),
             ("sessions_refused", load(&counts.sessions_refused)),
             ("sessions_told_busy", load(&counts.told_busy)),
             ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("rejected_connections", load(&counts.connections_rejected)),
+            ("tls_handshakes", tls(|tls| &tls.counts.done)),
+            ("tls_handshakes_failed", tls(|tls| &tls.counts.failed)),
+            ("tls_handshakes_timed_out", tls(|tls| &tls.counts.timed_out)),
+            ("tls_handshakes_dropped", tls(|tls| &tls.counts.dropped)),
+            ("tls_reloads", tls(|tls| &tls.reloads)),
+            ("tls_reloads_failed", tls(|tls| &tls.reloads_failed)),
             ("acl_access_denied_auth", load(&refused.auth)),
             ("acl_access_denied_cmd", load(&refused.command)),
             ("acl_access_denied_key", load(&refused.key)),

@@ -27,6 +27,7 @@ mod shard_host;
 mod sort;
 mod sort_job;
 mod steps;
+mod stream;
 mod trees;
 mod users;
 
@@ -36,6 +37,7 @@ pub use host::{Host, Prefetch, Save};
 pub use remora_resp::commands::replication::RoleFacts;
 pub use remora_resp::request::{RoleRequest, Sections};
 pub(crate) use shard_host::ShardHost;
+pub(crate) use stream::ClientStream;
 
 #[cfg(test)]
 mod tests;

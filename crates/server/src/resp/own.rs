@@ -124,7 +124,12 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
+    /// A message of another server: who sends one can have this server lead, or follow.
     fn deliver(&self, responder: &mut Responder, message: &[u8]) {
+        if self.host.users().is_some() && !responder.client.login.is_unrestricted() {
+            let text = "messages of servers are taken from users who may do all".to_owned();
+            return responder.reply(|out, _| CommandError::NoPermission(text).write(out));
+        }
         let delivered = self.host.deliver(message);
         responder.reply(|out, _| match delivered {
             Ok(()) => encode::ok(out),

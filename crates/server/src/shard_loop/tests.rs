@@ -7,7 +7,7 @@ use remora_arena::{AsleepWord, Mapping, Owner, Words};
 use remora_engine::ShardOptions;
 use remora_frontend::Connection;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
@@ -26,7 +26,10 @@ fn connection() -> (TcpStream, Handed) {
     client.write_all(b"PING\r\n").unwrap();
     let (stream, peer) = listener.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
-    (client, Handed { stream, connection: Connection::new(peer, 1_000) })
+    (
+        client,
+        Handed { stream: ClientStream::Plain(stream), connection: Connection::new(peer, 1_000) },
+    )
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! a reader that takes nothing stops the writer (back-pressure); either end may close or break it.
 
 use remora_fabric::sim::SimWorld;
-use remora_frontend::Connection;
+use remora_frontend::{ByteStream, Connection};
 use remora_resp::Resp;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -294,6 +294,8 @@ impl Read for ServerEnd {
         Ok(bytes)
     }
 }
+
+impl ByteStream for ServerEnd {}
 
 impl Write for ServerEnd {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {

@@ -8,7 +8,7 @@ use crate::waits::Waits;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_frontend::{
-    Connection, ConnectionCounts, Connections, Here, Job, Order, ShardPort, Token,
+    ByteStream, Connection, ConnectionCounts, Connections, Here, Job, Order, ShardPort, Token,
 };
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -61,6 +61,8 @@ impl Read for Pipe {
         }
     }
 }
+
+impl ByteStream for Pipe {}
 
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -1,0 +1,11 @@
+//! Whom Remora's commands say to be.
+
+use remora_client_core::Credentials;
+use std::os::unix::ffi::OsStrExt;
+
+/// Whom Remora's commands say to be: the environment's REMORA_USER and REMORA_PASSWORD, which no list of
+/// processes shows.
+pub fn credentials() -> Credentials {
+    let of = |name| std::env::var_os(name).unwrap_or_default();
+    Credentials::new(of("REMORA_USER").as_bytes(), of("REMORA_PASSWORD").as_bytes())
+}

@@ -1,0 +1,34 @@
+//! What a client says of the session that it wants.
+
+use crate::credentials::Credentials;
+use crate::detect::Wanted;
+use crate::hello::HELLO_TIMEOUT;
+use crate::verbs::Packets;
+use std::time::Duration;
+
+/// How a client makes a session.
+#[derive(Clone, Debug)]
+pub struct Dialling {
+    /// The transport.
+    pub wanted: Wanted,
+    /// Whom it says to be.
+    pub credentials: Credentials,
+    /// Packets of the queue pair, for RDMA.
+    pub packets: Packets,
+    /// How long to dial a busy server again.
+    pub backoff: Duration,
+    /// How long to wait for each answer of the server.
+    pub hello_timeout: Duration,
+}
+
+impl Default for Dialling {
+    fn default() -> Self {
+        Self {
+            wanted: Wanted::default(),
+            credentials: Credentials::default(),
+            packets: Packets::default(),
+            backoff: Duration::ZERO,
+            hello_timeout: HELLO_TIMEOUT,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a RESP client's bytes come by.
+
+use remora_frontend::ByteStream;
+use remora_tls::TlsStream;
+use std::io::{Read, Result, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A socket that never blocks, plain or encrypted.
+pub enum ClientStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream>),
+}
+
+impl Read for ClientStream {
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl ByteStream for ClientStream {
+    #[inline]
+    fn has_more(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.session().has_more(),
+        }
+    }
+}
+
+impl Write for ClientStream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for ClientStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Plain(socket) => socket.as_fd(),
+            Self::Tls(stream) => stream.as_fd(),
+        }
+    }
+}
