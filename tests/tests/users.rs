@@ -212,6 +212,33 @@ fn whoever_does_not_log_in_gets_nothing() {
     }
 }
 
+/// Who has not logged in makes the server keep little.
+#[test]
+fn a_stranger_sends_short_requests() {
+    let server = ServerProcess::start(&["--requirepass=top"]);
+    for request in ["*2\r\n$4\r\nAUTH\r\n$1000000\r\n", "*3\r\n$3\r\nSET\r\n$21000\r\n"] {
+        let mut stranger = server.resp();
+        stranger.send_raw(request.as_bytes()).unwrap();
+        let told = "ERR Protocol error: unauthenticated bulk length";
+        assert_eq!(stranger.receive().unwrap(), error(told));
+        assert!(stranger.rest().unwrap().is_empty(), "it is closed");
+    }
+    let mut client = server.resp();
+    // In many words, too.
+    client.send_raw(format!("*100000\r\n{}", "$1\r\nx\r\n".repeat(5_000)).as_bytes()).unwrap();
+    assert!(
+        matches!(client.receive().unwrap(), Value::Error(text) if text.contains("unauthenticated"))
+    );
+    let mut client = server.resp();
+    let long = "x".repeat(16 << 10);
+    assert!(client.call(&format!("AUTH {long}")).is_error(), "the longest password that there is");
+    assert_eq!(client.call("AUTH top"), Value::ok());
+    assert_eq!(client.call(&format!("SET k {}", "v".repeat(1 << 20))), Value::ok());
+    // Without users all requests are of somebody.
+    let open = ServerProcess::start(&[]);
+    assert_eq!(open.resp().call(&format!("SET k {}", "v".repeat(1 << 20))), Value::ok());
+}
+
 #[test]
 fn without_a_password_auth_says_so() {
     let server = ServerProcess::start(&[]);

@@ -15,6 +15,7 @@ mod newcomer;
 mod patches;
 mod planted;
 mod rust_text;
+mod sbom;
 mod tree;
 mod violation;
 
@@ -64,6 +65,8 @@ enum Command {
     },
     /// Makes a site of the documents, by mdBook, in the target directory.
     Book,
+    /// Writes the bill of materials of the binary, as CycloneDX, into the target directory.
+    Sbom,
     /// Builds and runs a clean clone of HEAD on a bare Debian 12. Needs root.
     Fresh(fresh::Options),
 }
@@ -91,6 +94,7 @@ fn run() -> Result<ExitCode> {
         Command::Planted { names, .. } => planted::hunt(&root, Which::Named(names)),
         Command::Newcomer { list: true } => newcomer::list(&root),
         Command::Newcomer { list: false } => newcomer::build(&root),
+        Command::Sbom => sbom::write(&root),
         Command::Book => book::build(&root),
         Command::Fresh(options) => fresh::run(&root, &options),
     }

@@ -6,6 +6,7 @@ use crate::port::ShardPort;
 use crate::protocol::Protocol;
 use crate::responder::Responder;
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::MAX_REQUEST_BYTES;
 
 /// What has happened that concerns connections although none of them has asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -74,6 +75,19 @@ pub trait Executor {
     /// Whether a connection stays open, after a change of what connections may do.
     fn stays(&mut self, _: &mut Responder<Self::Protocol>) -> bool {
         true
+    }
+
+    /// Whether a connection may send a request of this many bytes, of which a part has come: if not, the
+    /// protocol error that ends it. It is asked for long requests only.
+    ///
+    /// # Errors
+    /// It may not.
+    fn admits(
+        &mut self,
+        _: &mut Responder<Self::Protocol>,
+        bytes: usize,
+    ) -> Result<(), &'static str> {
+        (bytes <= MAX_REQUEST_BYTES).then_some(()).ok_or(Self::Protocol::TOO_LONG)
     }
 
     /// Pushes the messages of the last [`News`] to a connection that takes them.

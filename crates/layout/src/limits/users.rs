@@ -15,6 +15,8 @@ pub const MAX_ACL_RULES: usize = 1024;
 pub const MAX_ACL_PASSWORDS: usize = 64;
 /// Longest password: the server hashes so much for a client that has not logged in.
 pub const MAX_ACL_PASSWORD_BYTES: usize = 16 << 10;
+/// Longest request of a connection that has not logged in, in bytes: AUTH with the longest password.
+pub const STRANGERS_REQUEST_BYTES: usize = MAX_ACL_PASSWORD_BYTES + 4096;
 /// Longest name of a user, first argument in a rule, and name in ACL LOG, in bytes.
 pub const MAX_ACL_WORD_BYTES: usize = 256;
 /// Heap bytes of all users, for the most part compiled patterns: a small part of a server's memory.

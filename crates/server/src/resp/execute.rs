@@ -7,9 +7,11 @@ use super::key_answers::request_part_key;
 use super::trees::places::TreePlaces;
 use crate::plans::Asker;
 use remora_frontend::{
-    Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Token, Wanted,
+    Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Protocol, Token,
+    Wanted,
 };
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::MAX_REQUEST_BYTES;
 use remora_protocol::sorted::SortedCommand;
 use remora_protocol::{Command, Request as On};
 use remora_resp::cluster::Standing;
@@ -33,6 +35,13 @@ fn may_subscribed(client: &RespClient, spec: &CommandSpec) -> bool {
     client.version == RespVersion::Resp3
         || spec.flags.contains(&Flag::PubSub)
         || matches!(spec.name, "ping" | "quit")
+}
+
+/// What a connection is told that has not logged in, and sends much (in Redis's words).
+const STRANGERS_REQUEST: &str = "Protocol error: unauthenticated bulk length";
+
+fn within(bytes: usize) -> Result<(), &'static str> {
+    (bytes <= MAX_REQUEST_BYTES).then_some(()).ok_or(Resp::TOO_LONG)
 }
 
 impl<H: Host> Executor for RespExecutor<H> {
@@ -120,6 +129,15 @@ impl<H: Host> Executor for RespExecutor<H> {
     fn stays(&mut self, responder: &mut Responder) -> bool {
         let users = self.host.users();
         users.is_none_or(|users| responder.client.login.review(users.published()))
+    }
+
+    fn admits(&mut self, responder: &mut Responder, bytes: usize) -> Result<(), &'static str> {
+        let Some(users) = self.host.users() else { return within(bytes) };
+        let login = &mut responder.client.login;
+        match login.review(users.published()) && login.is_logged_in() {
+            true => within(bytes),
+            false => Err(STRANGERS_REQUEST),
+        }
     }
 
     fn push(&mut self, responder: &mut Responder) {
