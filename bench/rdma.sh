@@ -248,7 +248,7 @@ else
   doing="start the server on $host"
   mkfifo "$work/stdin"
   there "${settings}$remote_dir/remora serve --owned-by-parent --bind $address --port $port \
-    --fabric-address $address:$fabric_port \
+    --fabric-address $address:$fabric_port --protected-mode=false \
     --transport $transport --max-memory 2GiB --socket $remote_dir/s" \
     <"$work/stdin" >"$work/ready" 2>"$work/server.log" &
   serving=$!

@@ -1,10 +1,10 @@
 //! Clients that wait for keys: BLPOP and its kin, held against a real redis-server, and what ends a
 //! wait.
 
-use crate::replicas::free_port;
 use remora_client_core::Side;
 use remora_tests::{
-    DEADLINE, Random, RedisServer, Resp, ServerProcess, Value, encode, is_skipped, wait_until,
+    DEADLINE, Random, RedisServer, Resp, ServerProcess, Value, encode, free_port, is_skipped,
+    wait_until,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};

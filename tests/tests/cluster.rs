@@ -2,9 +2,10 @@
 //! another one does when that one dies, is drained, or is told to hand over. What was acknowledged is
 //! there, whoever leads.
 
-use crate::replicas::free_port;
 use remora_client::{Address, ClusterClient, Options};
-use remora_tests::{MemberStatus, Resp, ServerProcess, TestCluster, Value, run_remora, wait_for};
+use remora_tests::{
+    MemberStatus, Resp, ServerProcess, TestCluster, Value, free_port, run_remora, wait_for,
+};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::ops::Deref;

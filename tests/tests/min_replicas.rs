@@ -2,9 +2,10 @@
 //! come, lag, stop and die, over shared memory and TCP.
 
 use remora_client::{Address, Client, Error, Options, Refusal};
-use remora_tests::{Resp, ServerDirectory, ServerProcess, Value, run_remora, wait_for, wait_until};
+use remora_tests::{
+    Resp, ServerDirectory, ServerProcess, Value, free_port, run_remora, wait_for, wait_until,
+};
 use rustix::process::Signal;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,10 +50,6 @@ impl Primary {
         let mut resp = self.server.resp();
         wait_until("the set has its members", || resp.info("in_sync_replicas") == members);
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Asks for a change until it is taken. A replica that gets no processor for a second on a busy

@@ -1,8 +1,8 @@
 //! A replica has room for all that its primary has, up to the limit of its memory and at it, with
 //! any number of shards.
 
-use crate::replicas::{catch_up, free_port, keys, says};
-use remora_tests::{Random, Resp, ServerProcess, Value, wait_until};
+use crate::replicas::{catch_up, keys, says};
+use remora_tests::{Random, Resp, ServerProcess, Value, free_port, wait_until};
 
 const MIB: usize = 32;
 

@@ -7,11 +7,10 @@ use remora_client_core::{
 };
 use remora_protocol::message::Status;
 use remora_tests::{
-    Fault, Relay, Resp, ServerProcess, UnreliableDisk, Value, by_pointers, wait_for, wait_until,
-    while_read_lease_lapses,
+    Fault, Relay, Resp, ServerProcess, UnreliableDisk, Value, by_pointers, free_port, wait_for,
+    wait_until, while_read_lease_lapses,
 };
 use rustix::process::Signal;
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,11 +22,6 @@ const KEY: &[u8] = b"counter";
 const HASH: &[u8] = b"hash";
 const FIELD: &[u8] = b"field";
 const TREE: &[u8] = b"tree";
-
-/// A port that no process has.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// A primary with two shards, and a relay to its address for sessions over TCP.
 struct Primary {

@@ -1,9 +1,8 @@
 //! Replicas that are real processes: they follow their primary over each transport, with any number
 //! of shards, through links that are lost.
 
-use remora_tests::{Resp, ServerDirectory, ServerProcess, Value, wait_until};
+use remora_tests::{Resp, ServerDirectory, ServerProcess, Value, free_port, wait_until};
 use rustix::process::Signal;
-use std::net::TcpListener;
 use std::sync::Arc;
 
 pub(crate) const SMALL: [&str; 3] = ["--max-memory=64MiB", "--pin=false", "--wake=event"];
@@ -68,11 +67,6 @@ impl Primary {
         }
         ServerProcess::start(&flags)
     }
-}
-
-/// A port that no process has.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Whether a replica says this of its primary.

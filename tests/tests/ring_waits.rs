@@ -1,10 +1,9 @@
 //! Sessions over rings that wait for elements of several lists, and that move elements between lists: over
 //! shared memory and TCP, beside clients that wait over RESP.
 
-use crate::replicas::free_port;
 use remora_client_core::{Error, Options, Session, Side, Wake, Wanted};
 use remora_protocol::message::Status;
-use remora_tests::{Random, Resp, Role, ServerProcess, Value, role, wait_until};
+use remora_tests::{Random, Resp, Role, ServerProcess, Value, free_port, role, wait_until};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread::JoinHandle;

@@ -1,9 +1,9 @@
 //! Servers change their roles while they run: replicas of another server, primaries by hand, and
 //! back again. What is not to be followed is refused, with the reason.
 
-use crate::replicas::{Primary, SMALL, catch_up, digest, fill, free_port, keys, says};
+use crate::replicas::{Primary, SMALL, catch_up, digest, fill, keys, says};
 use remora_client_core::SetOptions;
-use remora_tests::{Resp, ServerProcess, Value, run_redis_py_with, wait_until};
+use remora_tests::{Resp, ServerProcess, Value, free_port, run_redis_py_with, wait_until};
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -274,7 +274,9 @@ fn chains_loops_and_wrong_addresses_are_refused_with_the_reason() {
     // By one that it does not know for its own: it is noticed when it connects.
     let port = free_port();
     let wide = format!("--fabric-address=0.0.0.0:{port}");
-    let wide = ServerProcess::start(&[&SMALL[..], &[&wide, "--shards=1"]].concat());
+    let wide = ServerProcess::start(
+        &[&SMALL[..], &[&wide, "--shards=1", "--protected-mode=false"]].concat(),
+    );
     let mut resp = wide.resp();
     assert_eq!(resp.call(&format!("REPLICAOF 127.0.0.1 {port}")), Value::ok());
     wait_until("it notices", || says(&mut resp, "the address of the replica itself"));

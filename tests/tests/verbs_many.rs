@@ -29,7 +29,7 @@ const READS: u64 = 4;
 
 fn server(flags: &[&str]) -> ServerProcess {
     let common = "--bind=10.0.0.1 --fabric-address=10.0.0.1:7000 --shards=2 --max-memory=64MiB \
-                  --pin=false --wake=event --reads-per-client=4 --rdma-devices=rxe0";
+                  --pin=false --wake=event --reads-per-client=4 --rdma-devices=rxe0 --protected-mode=false";
     let flags = common.split_whitespace().chain(flags.iter().copied());
     ServerProcess::start(&flags.collect::<Vec<_>>())
 }

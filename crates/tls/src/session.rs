@@ -10,10 +10,10 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 const SOCKET_READ: usize = 16 << 10;
 /// Decrypted bytes that a session may hold before it takes no more: no more than rustls allows.
 const DECRYPTED_AHEAD: usize = 16 << 10;
-/// Bytes that one call takes from the socket, and those of them that may hold nothing for the caller:
-/// records without bytes cost the thread as much as others.
+/// Bytes that one call takes from the socket, and those of them that may hold nothing for the caller, more
+/// than a record has: records without bytes cost the thread as much as others.
 const TAKEN_AT_ONCE: usize = 64 << 10;
-const TAKEN_FOR_NOTHING: usize = SOCKET_READ;
+const TAKEN_FOR_NOTHING: usize = 2 * SOCKET_READ;
 /// Bytes that are encrypted before the socket has to take them.
 const SENT_AT_ONCE: usize = 64 << 10;
 

@@ -63,11 +63,11 @@ rxe_plug 1
 
 run 1 "${as_user[@]}" "$remora" doctor
 has '^broken +memlock +64KiB' LimitMEMLOCK=infinity '^ok +loopback rxe0 '
-run 3 "${as_user[@]}" "$remora" serve --bind 10.0.0.1 --port 6380 --fabric-address 10.0.0.1:7001 --transport verbs \
+run 3 "${as_user[@]}" "$remora" serve --bind 10.0.0.1 --port 6380 --fabric-address 10.0.0.1:7001 --transport verbs --protected-mode=false \
     --max-memory 64MiB
 has "cannot register [0-9]+ bytes" "${limit_told[@]}"
 
-serve=("$remora" serve --bind 10.0.0.1 --port 6379 --fabric-address 10.0.0.1:7000 --transport verbs
+serve=("$remora" serve --bind 10.0.0.1 --port 6379 --fabric-address 10.0.0.1:7000 --transport verbs --protected-mode=false
     --max-memory 64MiB)
 XDG_RUNTIME_DIR=$work/root "${serve[@]}" >"$work/log" 2>&1 &
 server=$!

@@ -20,7 +20,7 @@ fail() {
 # returns.
 server_start() {
     "$REMORA_BIN" serve --bind 10.0.0.1 --port 6379 --socket "$work/socket" --fabric-address 10.0.0.1:7000 \
-        --shards 1 --max-memory 64mb --pin=false "$@" >"$work/server.log" 2>&1 &
+        --shards 1 --max-memory 64mb --pin=false --protected-mode=false "$@" >"$work/server.log" 2>&1 &
     server=$!
     rxe_wait info shards || fail "the server does not start"
 }

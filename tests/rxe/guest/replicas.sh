@@ -48,7 +48,7 @@ rxe_up 2
 server_start --min-replicas 1
 [[ $(primary "SET first 1") == -NOREPLICAS* ]] || fail "a change without a replica: $(primary "SET first 1")"
 REMORA_RDMA_DEVICES=rxe1 "$REMORA_BIN" serve --bind 10.0.0.2 --port 6380 --socket "$work/replica" \
-    --fabric-address 10.0.0.2:7000 --shards 1 --max-memory 64mb --pin=false --transport verbs \
+    --fabric-address 10.0.0.2:7000 --shards 1 --max-memory 64mb --pin=false --protected-mode=false --transport verbs \
     --replica-of 10.0.0.1:7000 --replica-reads stale >"$work/replica.log" 2>&1 &
 replica=$!
 rxe_wait in_sync || fail "the replica does not follow: $(of_replica master_trouble)"

@@ -195,6 +195,8 @@ impl Members {
         let fixed = ["serve", "--owned-by-parent", LOG, "--pin=false", "--buckets=0"];
         let mut args = fixed.map(str::to_owned).to_vec();
         args.extend([
+            // A network of the run's own.
+            "--protected-mode=false".to_owned(),
             format!("--bind={host}"),
             format!("--port={port}"),
             format!("--fabric-address={host}:{fabric_port}"),

@@ -170,6 +170,8 @@ impl Node {
                 .map(str::to_owned)
                 .to_vec();
         args.extend([
+            // A network of the run's own.
+            "--protected-mode=false".to_owned(),
             format!("--bind={host}"),
             format!("--port={port}"),
             format!("--fabric-address={host}:{fabric_port}"),

@@ -92,7 +92,7 @@ fn join(at: &Where) -> anyhow::Result<()> {
         say(&format!("    remora serve --cluster {} --group {}", at.cluster, group.name));
     }
     say(
-        "add --bind ADDRESS, at which the other machines reach it, or --announce HOST:PORT with --fabric-address ADDRESS:PORT where they reach it at another one; and as many --shards as the others",
+        "add --bind ADDRESS, at which the other machines reach it, or --announce HOST:PORT with --fabric-address ADDRESS:PORT where they reach it at another one; and as many --shards as the others. Beyond loopback servers need --requirepass and the same --peer-password, or a network of their own and --protected-mode=false",
     );
     Ok(())
 }
