@@ -83,7 +83,7 @@ fn bytes_arrive_in_their_order_over_sockets_that_do_as_they_like() {
 #[test]
 fn what_is_said_to_be_sent_is_with_the_socket_and_hidden() {
     let [mut client, mut server] = ends(1, 1 << 20, false);
-    let secret = b"a password that nobody may see ".repeat(1000);
+    let secret = b"a password that nobody may see ".repeat(1500);
     assert_eq!(client.0.send(&mut client.1, &secret).unwrap(), secret.len());
     let passed = client.1.outgoing.borrow().passed.clone();
     assert!(passed.len() > secret.len());
