@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// which another test could have by the time that a server listens.
 const PORTS: (u32, u32) = (20_000, 12_000);
 
-/// A port of this host that nobody listens at. It comes once in a process.
+/// A free port of this host. It comes once in a process.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -157,7 +157,7 @@ fn a_replica_is_a_user_at_its_primary() {
         let mut reader = replica.resp();
         wait_until("it follows", || reader.call("GET k") == Value::bulk("v"));
         assert_ne!(unknown.resp().call("GET k"), Value::bulk("v"));
-        // A password on the command line is seen by nobody.
+        // A password on the command line is not in the list of processes.
         let shown = std::fs::read(format!("/proc/{}/cmdline", replica.pid())).unwrap();
         assert!(!shown.is_empty() && !shown.windows(4).any(|word| word == b"pass"), "{shown:?}");
     }

@@ -162,13 +162,13 @@ fn certificates_say_who_may_come_and_who_it_is() {
     assert_eq!(call(&mut stream, "ACL WHOAMI").unwrap(), "alice");
     assert_eq!(call(&mut stream, "SET a1 v").unwrap(), "+OK");
     assert!(call(&mut stream, "SET b v").unwrap().starts_with("-NOPERM"));
-    // A name that is no user's is that of whoever logs in.
+    // A certificate whose name is no user's logs nobody in.
     let nobody = place.authority.certify("nobody");
     let mut stream = connect(address, &place.client(Some(&nobody))).unwrap();
     assert!(call(&mut stream, "GET a1").unwrap().starts_with("-NOAUTH"));
     assert_eq!(call(&mut stream, "AUTH top").unwrap(), "+OK");
     assert_eq!(call(&mut stream, "GET a1").unwrap(), "v");
-    // The user is changed, and it is told at once.
+    // A change of the user holds at once.
     let mut of_alice = connect(address, &place.client(Some(&alice))).unwrap();
     assert_eq!(call(&mut of_alice, "GET a1").unwrap(), "v");
     assert_eq!(call(&mut stream, "ACL DELUSER alice").unwrap(), ":1");

@@ -212,9 +212,9 @@ fn whoever_does_not_log_in_gets_nothing() {
     }
 }
 
-/// Who has not logged in makes the server keep little.
+/// A connection that has not logged in makes the server keep little.
 #[test]
-fn a_stranger_sends_short_requests() {
+fn an_unauthenticated_client_sends_short_requests() {
     let server = ServerProcess::start(&["--requirepass=top"]);
     for request in ["*2\r\n$4\r\nAUTH\r\n$1000000\r\n", "*3\r\n$3\r\nSET\r\n$21000\r\n"] {
         let mut stranger = server.resp();

@@ -67,7 +67,7 @@ pub struct Options {
     /// The oldest that what a read finds may be, if the server is a replica: a read that cannot be
     /// sure of it fails with [`crate::Error::TooStale`]. `None`: any age; the result says it.
     pub max_lag: Option<Duration>,
-    /// Whom the client says to be; by default the user `default` without a password.
+    /// The user that the client logs in as; by default `default`, without a password.
     pub credentials: Credentials,
     /// How long to retry at a server that is busy with connecting others.
     pub connect_timeout: Duration,

@@ -1,9 +1,9 @@
-//! Whom Remora's commands say to be.
+//! The user that Remora's commands log in as.
 
 use remora_client_core::Credentials;
 use std::os::unix::ffi::OsStrExt;
 
-/// Whom Remora's commands say to be: the environment's REMORA_USER and REMORA_PASSWORD, which no list of
+/// The user that Remora's commands log in as: the environment's REMORA_USER and REMORA_PASSWORD, which no list of
 /// processes shows.
 pub fn credentials() -> Credentials {
     let of = |name| std::env::var_os(name).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whom a client says to be.
+//! The user that a client logs in as.
 
 use std::fmt;
 use std::sync::Arc;

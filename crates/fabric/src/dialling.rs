@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Dialling {
     /// The transport.
     pub wanted: Wanted,
-    /// Whom it says to be.
+    /// The user that it logs in as.
     pub credentials: Credentials,
     /// Packets of the queue pair, for RDMA.
     pub packets: Packets,

@@ -17,7 +17,7 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
-    CONNECTION_REQUESTS_PER_TURN, STALL_BYTES, STRANGERS_REQUEST_BYTES,
+    CONNECTION_REQUESTS_PER_TURN, STALL_BYTES, UNAUTHENTICATED_REQUEST_BYTES,
 };
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -422,7 +422,7 @@ impl<P: Protocol> Connection<P> {
         }
         match behind {
             Ok(None) => {}
-            Ok(Some(need)) if need <= STRANGERS_REQUEST_BYTES => self.need = need,
+            Ok(Some(need)) if need <= UNAUTHENTICATED_REQUEST_BYTES => self.need = need,
             Ok(Some(need)) => match executor.admits(&mut self.responder, need) {
                 Ok(()) => self.need = need,
                 Err(text) => {

@@ -1,4 +1,4 @@
-//! What a connection's bytes come by.
+//! A connection's stream of bytes.
 
 use std::io::{Read, Write};
 

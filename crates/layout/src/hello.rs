@@ -86,9 +86,9 @@ pub struct ClientHello {
     pub user_bytes: U16,
     /// Bytes of `password`.
     pub password_bytes: U16,
-    /// Whom the client says to be.
+    /// The user's name.
     pub user: [u8; USER_BYTES],
-    /// How it shows that.
+    /// The user's password.
     pub password: [u8; PASSWORD_BYTES],
 }
 

@@ -31,7 +31,7 @@ pub struct Config {
     /// The primary that this server is a replica of: its Unix socket, or its address for sessions.
     /// `None`: it is a primary.
     pub replica_of: Option<Address>,
-    /// Whom it says to be at its primary, and at the other servers of its cluster.
+    /// The user that it is at its primary, and at the other servers of its cluster.
     pub peer_login: Credentials,
     /// Whether it answers reads while it is a replica.
     pub replica_reads: ReplicaReads,

@@ -1,10 +1,10 @@
-//! TLS handshakes that are under way, in a thread that serves nobody: a handshake takes up to a
-//! millisecond of a processor, which no shard has.
+//! TLS handshakes that are under way, in a thread that serves no client: a handshake takes
+//! a signature, for which no shard has the time.
 //!
 //! Invariants:
 //! * there are [`MAX_HANDSHAKES`] at most, of one address [`MAX_HANDSHAKES_OF_ADDRESS`]; one more drops
 //!   the oldest of them: a flood of clients that say nothing drops clients that say nothing, and one
-//!   that speaks needs a few milliseconds only;
+//!   that speaks is done after two round trips;
 //! * none takes longer than [`HANDSHAKE_MS`].
 
 use crate::thread_counts::count;

@@ -1,4 +1,4 @@
-//! The server's TLS: what it shows, whom it takes for whom, and the watch of its files.
+//! The server's TLS: its certificate, the users of client certificates, and the watch of the files.
 
 use crate::file_watch::{FileWatch, Stamp, stamp};
 use crate::handshakes::HandshakeCounts;
@@ -67,7 +67,9 @@ impl Tls {
     /// The login of a client by its certificate; one without a login, if it names no user.
     pub fn login(&self, session: &TlsSession, published: &Published) -> Login {
         let mut login = Login::default();
-        if let Some(name) = session.peer_name().filter(|_| self.names_users) {
+        if self.names_users
+            && let Some(name) = session.peer_name()
+        {
             login.certify(published, name.as_bytes());
         }
         login

@@ -233,7 +233,7 @@ impl UserTable {
     }
 }
 
-/// Whether a server with these users lets in whoever names none.
+/// Whether a server with these users needs no login.
 ///
 /// # Errors
 /// The users' file cannot be read, or has a wrong line.

@@ -1,4 +1,4 @@
-//! Certificates for tests of TLS, of an authority that nobody else trusts.
+//! Certificates for tests of TLS, of an authority made for the test.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whom a client trusts, and the certificate that it shows.
+/// The authorities that a client trusts, and its own certificate.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientConfig>);
 

@@ -72,8 +72,8 @@ impl TlsSession {
         Self { connection, read_ahead: Vec::new(), encrypted: 0, broken: None, has_more: false }
     }
 
-    /// As much of the handshake as the socket has, and all of it on one that blocks. It takes up to a
-    /// millisecond of the processor, for a signature.
+    /// As much of the handshake as the socket has, and all of it on one that blocks. At a server it
+    /// takes a signature.
     ///
     /// # Errors
     /// The peer speaks no TLS, shows no certificate that is trusted, or has gone. Where it can be told
@@ -113,7 +113,7 @@ impl TlsSession {
     /// announced.
     ///
     /// # Errors
-    /// As that, and [`ErrorKind::UnexpectedEof`] for an end that nobody has announced,
+    /// As that, and [`ErrorKind::UnexpectedEof`] for an end without an announcement,
     /// [`ErrorKind::InvalidData`] for bytes that are not the peer's.
     pub fn receive(&mut self, socket: &mut (impl Read + Write), into: &mut [u8]) -> Result<usize> {
         self.receive_by(socket, into, false)
@@ -235,7 +235,7 @@ impl TlsSession {
             self.encrypted = self.connection.writer().write(some)?;
             self.send_ciphertext(socket)?;
         }
-        // A caller that offers fewer bytes than before is told of these.
+        // A caller may offer fewer bytes than before: only these count now.
         let sent = self.encrypted.min(bytes.len());
         self.encrypted -= sent;
         Ok(sent)

@@ -24,11 +24,6 @@ impl TlsStream {
         Self { socket, session, waits: true }
     }
 
-    /// The socket.
-    pub const fn socket(&self) -> &TcpStream {
-        &self.socket
-    }
-
     /// The session.
     pub const fn session(&self) -> &TlsSession {
         &self.session

@@ -1,4 +1,4 @@
-//! Who is let in, and what is said of who is not.
+//! Which clients come in, and the errors of those that do not.
 
 use super::{handshake, sockets};
 use remora_testing::{Authority, Identity};

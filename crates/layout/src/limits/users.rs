@@ -16,7 +16,7 @@ pub const MAX_ACL_PASSWORDS: usize = 64;
 /// Longest password: the server hashes so much for a client that has not logged in.
 pub const MAX_ACL_PASSWORD_BYTES: usize = 16 << 10;
 /// Longest request of a connection that has not logged in, in bytes: AUTH with the longest password.
-pub const STRANGERS_REQUEST_BYTES: usize = MAX_ACL_PASSWORD_BYTES + 4096;
+pub const UNAUTHENTICATED_REQUEST_BYTES: usize = MAX_ACL_PASSWORD_BYTES + 4096;
 /// Longest name of a user, first argument in a rule, and name in ACL LOG, in bytes.
 pub const MAX_ACL_WORD_BYTES: usize = 256;
 /// Heap bytes of all users, for the most part compiled patterns: a small part of a server's memory.
@@ -40,7 +40,7 @@ pub const MAX_ACL_PASSWORD_BITS: usize = 4096;
 
 /// TLS handshakes that are under way at a time, each with some kilobytes.
 pub const MAX_HANDSHAKES: usize = 2048;
-/// Those of clients of one address. A client takes milliseconds: so many wait only if they say nothing.
+/// Those of clients of one address: so many wait only if they say nothing.
 pub const MAX_HANDSHAKES_OF_ADDRESS: usize = MAX_HANDSHAKES / 2;
 /// A TLS handshake that takes longer is given up, ms.
 pub const HANDSHAKE_MS: u64 = 5_000;

@@ -76,8 +76,8 @@ pub struct Layer {
     #[arg(long, env = super::secret::PEER_VARIABLE, value_name = "PASSWORD", hide_env_values = true)]
     pub peer_password: Option<Secret>,
     /// Whether the server refuses to listen beyond loopback where it has neither
-    /// users nor a password nor TLS. Say false where the network lets in nobody
-    /// who may not do all [default: true].
+    /// users nor a password nor TLS. Say false on a network of which every
+    /// client may do all [default: true].
     #[arg(long, env = "REMORA_PROTECTED_MODE", value_name = "BOOL", num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub protected_mode: Option<bool>,
@@ -688,7 +688,7 @@ impl Settings {
             let is_encrypted = name == "bind" && self.tls_cert.is_some();
             if self.protected_mode && !is_encrypted {
                 return Err(usage(format!(
-                    "{name}: whoever reaches {address} could read and change everything: set requirepass, or users with a password for default (for RESP TLS would do, too: tls_cert); or say that the network is to be trusted, --protected-mode=false"
+                    "{name}: any client that reaches {address} could read and change everything: set requirepass, or users with a password for default (for RESP TLS would do, too: tls_cert); or say that the network is to be trusted, --protected-mode=false"
                 )));
             }
             if self.tls_ca.is_none() || !is_encrypted {

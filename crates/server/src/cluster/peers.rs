@@ -68,7 +68,7 @@ pub struct Peers {
     /// Those that have not ended. One whose link was taken away may wait for its server still.
     threads: Arc<AtomicUsize>,
     counts: Arc<MessageCounts>,
-    /// Whom this server says to be at the others.
+    /// The user that this server is at the others.
     login: Credentials,
 }
 

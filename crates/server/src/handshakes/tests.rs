@@ -100,7 +100,7 @@ fn who_speaks_tls_comes_through_beside_those_who_do_not() {
         std::thread::sleep(Duration::from_millis(1));
     };
     assert_eq!(early, 5);
-    // Whoever speaks no TLS is told so, by an alert.
+    // A client without TLS gets an alert.
     assert_eq!((redis.read(&mut into).unwrap(), into[0]), (7, 21));
     drop((silent, client.join().unwrap()));
 }

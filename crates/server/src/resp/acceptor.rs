@@ -122,7 +122,7 @@ impl Acceptor {
     fn take(&mut self, mut socket: TcpStream, peer: SocketAddr) {
         if self.is_full() {
             count(&self.shared.counts.connections_rejected, 1);
-            // In the middle of a handshake nobody would understand it.
+            // A client of TLS cannot read it before the handshake.
             if self.shared.tls.is_none() {
                 let _ = socket.write(TOO_MANY);
             }

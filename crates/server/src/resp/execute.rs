@@ -37,7 +37,7 @@ fn may_subscribed(client: &RespClient, spec: &CommandSpec) -> bool {
         || matches!(spec.name, "ping" | "quit")
 }
 
-/// What a connection is told that has not logged in, and sends much (in Redis's words).
+/// The protocol error of a long request before login (in Redis's words).
 const STRANGERS_REQUEST: &str = "Protocol error: unauthenticated bulk length";
 
 fn within(bytes: usize) -> Result<(), &'static str> {

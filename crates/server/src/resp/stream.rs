@@ -1,4 +1,4 @@
-//! What a RESP client's bytes come by.
+//! A RESP client's stream of bytes: plain, or TLS.
 
 use remora_frontend::ByteStream;
 use remora_tls::TlsStream;
