@@ -38,7 +38,7 @@ impl Place {
 
     fn client(&self, identity: Option<&Identity>) -> ClientTls {
         let identity = identity.map(|of| (of.certificate.as_path(), of.key.as_path()));
-        ClientTls::load(Some(self.authority.file()), identity).unwrap()
+        ClientTls::load(self.authority.file(), identity).unwrap()
     }
 }
 
@@ -183,7 +183,7 @@ fn new_certificates_are_taken_without_a_pause() {
     let next = Authority::new(place.directory.path(), "next");
     let made = next.certify("server");
     assert_eq!(made, place.server, "the same files");
-    let trusts_next = ClientTls::load(Some(next.file()), None).unwrap();
+    let trusts_next = ClientTls::load(next.file(), None).unwrap();
     wait_until("the new one is shown", || connect(server.resp_address(), &trusts_next).is_ok());
     assert_eq!(call(&mut old, "PING").unwrap(), "+PONG", "old connections go on");
     assert!(connect(server.resp_address(), &place.client(None)).is_err());

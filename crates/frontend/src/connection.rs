@@ -17,7 +17,7 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
-    CONNECTION_REQUESTS_PER_TURN, STALL_BYTES, UNAUTHENTICATED_REQUEST_BYTES,
+    CONNECTION_REQUESTS_PER_TURN, MAX_REQUEST_BYTES, STALL_BYTES, UNAUTHENTICATED_REQUEST_BYTES,
 };
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -423,13 +423,16 @@ impl<P: Protocol> Connection<P> {
         match behind {
             Ok(None) => {}
             Ok(Some(need)) if need <= UNAUTHENTICATED_REQUEST_BYTES => self.need = need,
-            Ok(Some(need)) => match executor.admits(&mut self.responder, need) {
-                Ok(()) => self.need = need,
-                Err(text) => {
-                    self.violation(executor.port().counts(), text);
-                    turn.ended = true;
+            Ok(Some(need)) => {
+                let is_too_long = (need > MAX_REQUEST_BYTES).then_some(P::TOO_LONG);
+                match is_too_long.or_else(|| executor.refuses_long(&mut self.responder)) {
+                    None => self.need = need,
+                    Some(error) => {
+                        self.violation(executor.port().counts(), error);
+                        turn.ended = true;
+                    }
                 }
-            },
+            }
             Err(error) => {
                 self.violation(executor.port().counts(), &error.to_string());
                 turn.ended = true;

@@ -6,7 +6,6 @@ use crate::port::ShardPort;
 use crate::protocol::Protocol;
 use crate::responder::Responder;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::MAX_REQUEST_BYTES;
 
 /// What has happened that concerns connections although none of them has asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,17 +76,10 @@ pub trait Executor {
         true
     }
 
-    /// Whether a connection may send a request of this many bytes, of which a part has come: if not, the
-    /// protocol error that ends it. It is asked for long requests only.
-    ///
-    /// # Errors
-    /// It may not.
-    fn admits(
-        &mut self,
-        _: &mut Responder<Self::Protocol>,
-        bytes: usize,
-    ) -> Result<(), &'static str> {
-        (bytes <= MAX_REQUEST_BYTES).then_some(()).ok_or(Self::Protocol::TOO_LONG)
+    /// The protocol error that ends a connection which may not send long requests yet: longer ones than
+    /// [`remora_layout::limits::UNAUTHENTICATED_REQUEST_BYTES`].
+    fn refuses_long(&mut self, _: &mut Responder<Self::Protocol>) -> Option<&'static str> {
+        None
     }
 
     /// Pushes the messages of the last [`News`] to a connection that takes them.

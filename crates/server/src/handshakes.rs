@@ -12,7 +12,7 @@ use mio::{Interest, Registry, Token};
 use remora_layout::limits::{HANDSHAKE_MS, MAX_HANDSHAKES, MAX_HANDSHAKES_OF_ADDRESS};
 use remora_tls::{Progress, TlsSession};
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ pub struct HandshakeCounts {
     pub dropped: AtomicU64,
 }
 
-struct Handshake<S> {
-    socket: S,
+struct Handshake {
+    socket: TcpStream,
     session: TlsSession,
     peer: SocketAddr,
     since: Instant,
@@ -39,15 +39,15 @@ struct Handshake<S> {
 
 /// The handshakes of one thread, over sockets that never block. Their tokens are numbers from
 /// `first_token` on, of which none comes twice, so that the lowest is the oldest.
-pub struct Handshakes<S> {
-    open: BTreeMap<usize, Handshake<S>>,
+pub struct Handshakes {
+    open: BTreeMap<usize, Handshake>,
     of_address: HashMap<IpAddr, usize>,
     next_token: usize,
     /// Most of them, and most of one address.
     most: (usize, usize),
 }
 
-impl<S: std::io::Read + std::io::Write + AsRawFd> Handshakes<S> {
+impl Handshakes {
     /// None yet.
     pub fn new(first_token: usize) -> Self {
         let most = (MAX_HANDSHAKES, MAX_HANDSHAKES_OF_ADDRESS);
@@ -61,7 +61,7 @@ impl<S: std::io::Read + std::io::Write + AsRawFd> Handshakes<S> {
     pub fn begin(
         &mut self,
         registry: &Registry,
-        (socket, session, peer): (S, TlsSession, SocketAddr),
+        (socket, session, peer): (TcpStream, TlsSession, SocketAddr),
         counts: &HandshakeCounts,
     ) -> std::io::Result<()> {
         let ip = peer.ip();
@@ -83,7 +83,7 @@ impl<S: std::io::Read + std::io::Write + AsRawFd> Handshakes<S> {
         Ok(())
     }
 
-    fn take(&mut self, registry: &Registry, token: usize) -> Option<Handshake<S>> {
+    fn take(&mut self, registry: &Registry, token: usize) -> Option<Handshake> {
         let taken = self.open.remove(&token)?;
         let fd = taken.socket.as_raw_fd();
         // Its end would end the watch, too.
@@ -104,7 +104,7 @@ impl<S: std::io::Read + std::io::Write + AsRawFd> Handshakes<S> {
         registry: &Registry,
         token: usize,
         counts: &HandshakeCounts,
-    ) -> Option<(S, TlsSession, SocketAddr)> {
+    ) -> Option<(TcpStream, TlsSession, SocketAddr)> {
         let handshake = self.open.get_mut(&token)?;
         match handshake.session.handshake(&mut handshake.socket) {
             Ok(Progress::WantsRead | Progress::WantsWrite) => None,

@@ -5,7 +5,7 @@ use crate::files;
 use crate::session::TlsSession;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,25 +20,17 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-/// Where Debian and its kin keep the authorities that a machine trusts.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-
 impl ClientTls {
-    /// A client that trusts these authorities (a file of PEM; `None`: those of the machine), and shows
-    /// this certificate with its private key, if it has one.
+    /// A client that trusts these authorities, a file of PEM, and shows this certificate with its
+    /// private key, if it has one.
     ///
     /// # Errors
     /// A file cannot be read, holds something else, or they do not fit together.
-    pub fn load(
-        authorities: Option<&Path>,
-        identity: Option<(&Path, &Path)>,
-    ) -> Result<Self, TlsError> {
-        let roots: RootCertStore =
-            files::authorities(authorities.unwrap_or(Path::new(SYSTEM_AUTHORITIES)))?;
+    pub fn load(authorities: &Path, identity: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
         let begun = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::settings)?
-            .with_root_certificates(roots);
+            .with_root_certificates(files::authorities(authorities)?);
         let config = match identity {
             None => begun.with_no_client_auth(),
             Some((certificate, key)) => begun

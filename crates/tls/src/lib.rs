@@ -15,7 +15,7 @@
 //! # std::fs::write(directory.path().join("key.pem"), made.signing_key.serialize_pem())?;
 //! # let at = |name: &str| directory.path().join(name);
 //! let server = ServerTls::load(ServerTlsSettings::new(at("cert.pem"), at("key.pem")))?;
-//! let client = ClientTls::load(Some(&at("cert.pem")), None)?;
+//! let client = ClientTls::load(&at("cert.pem"), None)?;
 //!
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! let address = listener.local_addr()?;

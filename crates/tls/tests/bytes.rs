@@ -12,7 +12,7 @@ fn ends(seed: u64, room: usize, is_moody: bool) -> [(TlsSession, Socket); 2] {
     let identity = authority.certify("server");
     let settings = ServerTlsSettings::new(identity.certificate, identity.key);
     let mut server = ServerTls::load(settings).unwrap().begin().unwrap();
-    let client = ClientTls::load(Some(authority.file()), None).unwrap();
+    let client = ClientTls::load(authority.file(), None).unwrap();
     let mut client = client.begin("localhost").unwrap();
     let (mut of_client, mut of_server) = sockets(seed, room, is_moody);
     handshake((&mut client, &mut of_client), (&mut server, &mut of_server)).unwrap();

@@ -28,11 +28,11 @@ fn a_client_trusts_its_authorities_and_no_other_name() {
     let ours = Authority::new(directory.path(), "ours");
     let others = Authority::new(directory.path(), "others");
     let server = ServerTls::load(settings(&ours.certify("server"))).unwrap();
-    let client = ClientTls::load(Some(ours.file()), None).unwrap();
+    let client = ClientTls::load(ours.file(), None).unwrap();
     let session = shake(&server, &client, "localhost").unwrap();
     assert_eq!((session.version(), session.peer_name()), ("TLSv1.3", None));
     shake(&server, &client, "127.0.0.1").unwrap();
-    let stranger = ClientTls::load(Some(others.file()), None).unwrap();
+    let stranger = ClientTls::load(others.file(), None).unwrap();
     for (client, name) in [(&stranger, "localhost"), (&client, "example.org")] {
         let error = shake(&server, client, name).unwrap_err().to_string();
         assert!(error.contains("certificate"), "{error}");
@@ -48,10 +48,9 @@ fn a_clients_certificate_names_it_and_must_be_of_the_authority() {
     let others = Authority::new(directory.path(), "others");
     let identity = ours.certify("server");
     let (alice, mallory) = (ours.certify("alice"), others.certify("mallory"));
-    let as_one = |who: &Identity| {
-        ClientTls::load(Some(ours.file()), Some((&who.certificate, &who.key))).unwrap()
-    };
-    let nobody = ClientTls::load(Some(ours.file()), None).unwrap();
+    let as_one =
+        |who: &Identity| ClientTls::load(ours.file(), Some((&who.certificate, &who.key))).unwrap();
+    let nobody = ClientTls::load(ours.file(), None).unwrap();
     for clients in [ClientCertificates::Optional, ClientCertificates::Required] {
         let authorities = Some(ours.file().to_owned());
         let settings = ServerTlsSettings { authorities, clients, ..settings(&identity) };
@@ -108,7 +107,7 @@ fn files_are_read_again_and_a_wrong_one_changes_nothing() {
         (Authority::new(directory.path(), "old"), Authority::new(directory.path(), "new"));
     let identity = old.certify("server");
     let server = ServerTls::load(settings(&identity)).unwrap();
-    let trusts = |authority: &Authority| ClientTls::load(Some(authority.file()), None).unwrap();
+    let trusts = |authority: &Authority| ClientTls::load(authority.file(), None).unwrap();
     shake(&server, &trusts(&old), "localhost").unwrap();
     // The new certificate is written before its key: for a moment they do not fit.
     let key = std::fs::read(&identity.key).unwrap();

@@ -5,7 +5,7 @@ use mio::{Events, Poll};
 use remora_testing::Authority;
 use remora_tls::{ClientTls, ServerTls, ServerTlsSettings, TlsStream};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 
 /// A thread's handshakes, and a listener for their clients.
@@ -14,7 +14,7 @@ struct House {
     client: ClientTls,
     listener: TcpListener,
     poll: Poll,
-    handshakes: Handshakes<TcpStream>,
+    handshakes: Handshakes,
     counts: HandshakeCounts,
 }
 
@@ -25,7 +25,7 @@ impl House {
         let settings = ServerTlsSettings::new(identity.certificate, identity.key);
         Self {
             server: ServerTls::load(settings).unwrap(),
-            client: ClientTls::load(Some(authority.file()), None).unwrap(),
+            client: ClientTls::load(authority.file(), None).unwrap(),
             listener: TcpListener::bind("127.0.0.1:0").unwrap(),
             poll: Poll::new().unwrap(),
             handshakes: Handshakes { most: (12, 10), ..Handshakes::new(7) },

@@ -48,7 +48,7 @@ pub struct Acceptor {
     poll: Poll,
     listener: TcpListener,
     limiter: AcceptLimiter,
-    handshakes: Handshakes<TcpStream>,
+    handshakes: Handshakes,
     next_serial: u64,
 }
 

@@ -7,11 +7,9 @@ use super::key_answers::request_part_key;
 use super::trees::places::TreePlaces;
 use crate::plans::Asker;
 use remora_frontend::{
-    Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Protocol, Token,
-    Wanted,
+    Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Token, Wanted,
 };
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::MAX_REQUEST_BYTES;
 use remora_protocol::sorted::SortedCommand;
 use remora_protocol::{Command, Request as On};
 use remora_resp::cluster::Standing;
@@ -38,11 +36,7 @@ fn may_subscribed(client: &RespClient, spec: &CommandSpec) -> bool {
 }
 
 /// The protocol error of a long request before login (in Redis's words).
-const STRANGERS_REQUEST: &str = "Protocol error: unauthenticated bulk length";
-
-fn within(bytes: usize) -> Result<(), &'static str> {
-    (bytes <= MAX_REQUEST_BYTES).then_some(()).ok_or(Resp::TOO_LONG)
-}
+const UNAUTHENTICATED: &str = "Protocol error: unauthenticated bulk length";
 
 impl<H: Host> Executor for RespExecutor<H> {
     type Protocol = Resp;
@@ -131,13 +125,11 @@ impl<H: Host> Executor for RespExecutor<H> {
         users.is_none_or(|users| responder.client.login.review(users.published()))
     }
 
-    fn admits(&mut self, responder: &mut Responder, bytes: usize) -> Result<(), &'static str> {
-        let Some(users) = self.host.users() else { return within(bytes) };
+    fn refuses_long(&mut self, responder: &mut Responder) -> Option<&'static str> {
+        let users = self.host.users()?;
         let login = &mut responder.client.login;
-        match login.review(users.published()) && login.is_logged_in() {
-            true => within(bytes),
-            false => Err(STRANGERS_REQUEST),
-        }
+        let is_in = login.review(users.published()) && login.is_logged_in();
+        (!is_in).then_some(UNAUTHENTICATED)
     }
 
     fn push(&mut self, responder: &mut Responder) {
