@@ -14,6 +14,7 @@ pub fn own_config(socket: &Path) -> Config {
         replica_backlog_bytes: 64 << 20,
         users: Default::default(),
         tls: None,
+        shm_users: Vec::new(),
         peer_login: Default::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),

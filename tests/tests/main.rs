@@ -75,6 +75,7 @@ mod redis_clients;
 mod redis_cluster;
 mod redis_oracle;
 mod resp;
+mod session_rights;
 mod session_users;
 mod shard_threads;
 mod tls;

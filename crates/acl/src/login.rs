@@ -95,6 +95,11 @@ impl Login {
         self.is_logged_in() && self.user.as_ref().is_some_and(|user| user.is_unrestricted())
     }
 
+    /// Whether it may read all that keys hold, as of its last look.
+    pub fn reads_all(&self) -> bool {
+        self.is_logged_in() && self.user.as_ref().is_some_and(|user| user.reads_all())
+    }
+
     /// Looks at the users if they have changed. False if the connection's user is no more, or is another
     /// one of that name: it must end.
     pub fn review(&mut self, published: &Published) -> bool {

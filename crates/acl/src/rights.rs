@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Channel, Denied, Key};
 use crate::command_rules::CommandRules;
-use crate::commands::Commands;
+use crate::commands::{CommandId, Commands};
 use crate::error::RuleError;
 use crate::pattern::Patterns;
 
@@ -85,6 +85,14 @@ impl Rights {
     /// Whether every key may be read.
     pub(crate) fn reads_all_keys(&self) -> bool {
         self.keys.reads_all()
+    }
+
+    /// Whether every key may be read, by every command that reads and endangers nobody.
+    pub(crate) fn reads_all(&self, commands: &impl Commands) -> bool {
+        let reads =
+            |&id: &CommandId| commands.is_in(id, "read") && !commands.is_in(id, "dangerous");
+        self.reads_all_keys()
+            && commands.all().filter(reads).all(|id| self.commands.allow(id, None))
     }
 
     /// The rules of commands, as ACL GETUSER shows them: `-@all +get`.

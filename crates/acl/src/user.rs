@@ -25,6 +25,7 @@ pub struct User {
     root: Rights,
     selectors: Vec<Rights>,
     is_unrestricted: bool,
+    reads_all: bool,
 }
 
 impl User {
@@ -40,6 +41,7 @@ impl User {
             root: Rights::default(),
             selectors: Vec::new(),
             is_unrestricted: false,
+            reads_all: false,
         }
     }
 
@@ -146,7 +148,8 @@ impl User {
     /// Finds out what [`check`](Self::check) answers at once.
     pub(crate) fn refresh(&mut self, commands: &impl Commands) {
         let is_unrestricted = self.rights().any(|rights| rights.is_unrestricted(commands));
-        self.is_unrestricted = is_unrestricted;
+        let reads_all = self.rights().any(|rights| rights.reads_all(commands));
+        (self.is_unrestricted, self.reads_all) = (is_unrestricted, reads_all);
     }
 
     /// The root's rights, then those of the selectors.
@@ -194,6 +197,12 @@ impl User {
     ) -> bool {
         let may = |rights: &Rights| rights.reads_all_keys() && rights.check(commands, call).is_ok();
         self.is_unrestricted || self.rights().any(may)
+    }
+
+    /// Whether the user may read all that keys hold, by whatever command: one selector allows every key
+    /// to be read, and every command of `@read` that is not in `@dangerous`.
+    pub fn reads_all(&self) -> bool {
+        self.reads_all
     }
 
     /// Whether the user may do all.

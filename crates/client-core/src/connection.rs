@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     /// The shard of each slot; `None` if one shard has all.
     pub slots: Option<Arc<SlotTable>>,
     pub server_pid: u32,
+    /// The user may not read everything: nothing is read, and the server asked.
+    pub asks_only: bool,
     /// The clock of this machine.
     pub time: Clock,
     /// Where the read lease writes the client's clock: the mailbox itself, or with a remote server
@@ -193,6 +195,7 @@ impl Connection {
             hash_seed: hello.hash_seed.get(),
             slots: (tables.len() > 1).then(|| Arc::new(slots)),
             server_pid: hello.pid.get(),
+            asks_only: hello.asks_only.get() != 0,
             time: Clock::Boottime,
             clock,
             to_client,

@@ -146,6 +146,9 @@ fn status_text(status: Status) -> &'static str {
         Status::NotDone => "the condition did not hold",
         Status::NotAnInteger => "the value is not a 64-bit integer",
         Status::NotANumber => "the score would not be a number",
+        Status::NoPermission => {
+            "this session's user may not do this, or not with this key: ACL LOG says what was refused"
+        }
         Status::Overflow => "the result would not fit a 64-bit integer",
         Status::OutOfMemory => "its memory is full; raise max_memory or remove keys",
         Status::TooLarge => "key or value is longer than its limit",

@@ -10,6 +10,8 @@ use crate::path::{Path, ServedBy};
 /// A session's router: it asks the chooser, and reports the cost of operations to it.
 pub(crate) struct Router {
     pub chooser: Chooser,
+    /// Whether the session asks for everything, whatever path is named.
+    pub asks_only: bool,
     /// Whether operations are explained.
     explains: bool,
     explanation: Option<Explanation>,
@@ -36,8 +38,14 @@ impl Timing {
 
 impl Router {
     /// Nothing is known yet.
-    pub fn new(chooser: Chooser) -> Self {
-        Self { chooser, explains: false, explanation: None }
+    pub fn new(chooser: Chooser, asks_only: bool) -> Self {
+        Self { chooser, asks_only, explains: false, explanation: None }
+    }
+
+    /// The path to take where the caller names this one.
+    #[inline(always)]
+    pub fn path(&self, named: Path) -> Path {
+        if self.asks_only { Path::Ask } else { named }
     }
 
     /// Whether operations are explained from now on.
@@ -69,7 +77,8 @@ impl Router {
     #[inline(always)]
     pub fn begin_given(&mut self, endpoint: &mut Endpoint, route: Route) -> Result<Timing, Error> {
         let began_ns = if self.explains { Some(endpoint.now()?) } else { None };
-        Ok(Timing { began_ns, ..Timing::untimed(route, Why::Given) })
+        let why = if self.asks_only { Why::Rights } else { Why::Given };
+        Ok(Timing { began_ns, ..Timing::untimed(route, why) })
     }
 
     /// Ends an operation; returns its cost if the chooser learns from it.

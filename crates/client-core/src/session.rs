@@ -64,6 +64,7 @@ impl Session {
         options: &Options,
         admission: Option<Arc<Admission>>,
     ) -> Result<Self, Error> {
+        let asks_only = connection.asks_only;
         let directory = Directory::new(&connection, options);
         let endpoint = Endpoint::new(connection, options)?;
         let seed = endpoint.connection.number << 16 ^ endpoint.number as u64;
@@ -75,7 +76,7 @@ impl Session {
         let core = Core {
             asker: Asker::new(endpoint),
             directory,
-            router: Router::new(chooser),
+            router: Router::new(chooser, asks_only),
             meter: Counts::default(),
             needed_bytes: 0,
         };
@@ -278,6 +279,7 @@ impl Session {
     /// copy all of it.
     #[inline]
     pub fn get_as<E: From<Error>>(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, E> {
+        let path = self.core.router.path(path);
         read::get(&mut self.core, key, path)
     }
 
@@ -292,6 +294,7 @@ impl Session {
         path: Path,
         each: &mut Each<'_>,
     ) -> Result<Counts, Error> {
+        let path = self.core.router.path(path);
         self.core.asker.ready()?;
         let before = self.core.meter;
         self.batch.get(&mut self.core, keys, path, each)?;
@@ -462,6 +465,7 @@ impl Session {
         name: &[u8],
         path: Path,
     ) -> Result<Got<'_>, Error> {
+        let path = self.core.router.path(path);
         open.get(&mut self.core, name, path)
     }
 
@@ -476,6 +480,7 @@ impl Session {
         name: &[u8],
         path: Path,
     ) -> Result<Option<KeyLink>, Error> {
+        let path = self.core.router.path(path);
         open.link(&mut self.core, name, path)
     }
 
@@ -519,6 +524,7 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn chase<'s>(&'s mut self, link: &'s KeyLink, path: Path) -> Result<Chased<'s>, Error> {
+        let path = self.core.router.path(path);
         chase(&mut self.core, &mut self.links, link, path)
     }
 
@@ -534,6 +540,7 @@ impl Session {
         path: Path,
         each: &mut EachChased<'_>,
     ) -> Result<Counts, Error> {
+        let path = self.core.router.path(path);
         let before = self.core.meter;
         let all: Vec<_> = links.iter().map(Sought::of).collect();
         chase_batch(&mut self.core, &mut self.links, &all, path, each)?;
@@ -551,6 +558,7 @@ impl Session {
         range: (i64, i64),
         path: Path,
     ) -> Result<Vec<Option<KeyLink>>, Error> {
+        let path = self.core.router.path(path);
         open.links(&mut self.core, range, path)
     }
 
@@ -575,6 +583,7 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn run_plan(&mut self, plan: &Plan, path: Path) -> Result<PlanRun, Error> {
+        let path = self.core.router.path(path);
         let Self { core, trees, links, plan_trees, .. } = self;
         plans::run(core, (plan_trees, links, trees), plan, path)
     }
@@ -661,6 +670,7 @@ impl Session {
         range: (i64, i64),
         path: Path,
     ) -> Result<ListItems, Error> {
+        let path = self.core.router.path(path);
         open.range(&mut self.core, range, path)
     }
 
@@ -770,12 +780,14 @@ impl Session {
         member: &[u8],
         path: Path,
     ) -> Result<Got<'_>, Error> {
+        let path = self.core.router.path(path);
         open.get(&mut self.core, member, path)
     }
 
     /// All members of a set, of one moment: of a small one read, if `path` allows it; those of a large
     /// one are asked for, and as they are when the server begins to answer.
     pub fn set_members(&mut self, open: &mut OpenSet, path: Path) -> Result<AllMembers, Error> {
+        let path = self.core.router.path(path);
         open.all(&mut self.core, path)
     }
 
@@ -931,6 +943,7 @@ impl Session {
         query: &Query,
         path: Path,
     ) -> Result<TreeFound<'_>, Error> {
+        let path = self.core.router.path(path);
         self.trees.search(&mut self.core, tree, query, path)
     }
 
@@ -946,6 +959,7 @@ impl Session {
         refine: &Refine,
         path: Path,
     ) -> Result<RefinedFound<'_>, Error> {
+        let path = self.core.router.path(path);
         self.trees.search_refined(&mut self.core, tree, refine, path)
     }
 
@@ -960,6 +974,7 @@ impl Session {
         refine: &Refine,
         path: Path,
     ) -> Result<RefinedCount, Error> {
+        let path = self.core.router.path(path);
         self.trees.count_refined(&mut self.core, tree, refine, path)
     }
 }

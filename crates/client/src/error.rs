@@ -263,6 +263,9 @@ pub enum Refusal {
     /// The server did not understand the request.
     #[error("it did not understand the request")]
     Malformed,
+    /// The session's user may not do this, or not with this key.
+    #[error("this user may not do this, or not with this key: ACL LOG says what was refused")]
+    NoPermission,
     /// The value is larger than any reply.
     #[error("the value is too large for a reply of this form; get it by itself")]
     NeedsBuffer,
@@ -298,6 +301,7 @@ impl Refusal {
             Status::TryAgain | Status::InPieces => Self::TryAgain,
             Status::Outrun => Self::Outrun,
             Status::Stalled => Self::Stalled,
+            Status::NoPermission => Self::NoPermission,
             Status::NeedsBuffer => Self::NeedsBuffer,
             // The last one never comes to a session, which ends instead.
             Status::Ok

@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unali
 /// Opens both hellos.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"remora\r\n");
 /// Version of every layout in this crate; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 /// Bytes of a Unix socket's path in a hello: the most that the kernel accepts (sun_path), padded
 /// with zeros.
 pub const SOCKET_PATH_BYTES: usize = 108;
@@ -157,8 +157,8 @@ pub struct ServerHello {
     /// The server's Unix socket, for a client that connected over TCP although shared memory is
     /// possible.
     pub socket_path: [u8; SOCKET_PATH_BYTES],
-    /// Zero.
-    pub padding: [u8; 4],
+    /// 1 if the client's user may not read everything: it asks, and reads no region.
+    pub asks_only: U32,
     /// The server's TCP address, for a client on the Unix socket.
     pub tcp_address: [u8; TCP_ADDRESS_BYTES],
     /// Numbers of the shards' regions: unique in the server's incarnation, and different from the
@@ -242,9 +242,9 @@ pub enum Refusal {
         "the server has users: name one, and its password (REMORA_USER and REMORA_PASSWORD for Remora's own commands)"
     )]
     NotLoggedIn = 11,
-    /// The user may not do all.
+    /// The user gets no session over the wanted transport.
     #[error(
-        "this user's rights are restricted, and a session has all rights: use RESP as this user, or a session as one who may do all (~* &* +@all)"
+        "this user gets no session of that kind: one who may not read everything asks over TCP (transport auto or tcp, and a fabric_address at the server), and shm_users may name those who get shared memory"
     )]
     RestrictedUser = 12,
 }

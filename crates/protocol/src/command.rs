@@ -413,6 +413,44 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// The command of RESP that does this, in lower case, `object|encoding` with a subcommand: users'
+    /// rights are about its name. `None`: no user's command, but a step of the server's own work.
+    pub fn command_name(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Get { .. } => "get",
+            Self::Set { .. } => "set",
+            Self::Del { .. } => "del",
+            Self::Exists { .. } => "exists",
+            Self::Touch { .. } => "touch",
+            Self::Incr { .. } => "incrby",
+            Self::Expire { .. } => "pexpireat",
+            Self::Ttl { .. } => "pttl",
+            Self::Type { .. } => "type",
+            Self::MultiSet { .. } => "mset",
+            Self::Append { .. } => "append",
+            Self::SetRange { .. } => "setrange",
+            Self::GetRange { .. } => "getrange",
+            Self::SetBit { .. } => "setbit",
+            Self::GetBit { .. } => "getbit",
+            Self::StrLen { .. } => "strlen",
+            Self::GetDel { .. } => "getdel",
+            Self::GetEx { .. } => "getex",
+            Self::Of { request, .. } => request.command_name(),
+            Self::Count => "dbsize",
+            Self::Flush => "flushdb",
+            Self::FlushAll => "flushall",
+            Self::Persist { .. } => "persist",
+            Self::ExpireTime { .. } => "pexpiretime",
+            Self::Encoding { .. } => "object|encoding",
+            Self::Scan { .. } => "scan",
+            Self::Synced { .. } => "waitaof",
+            Self::Replicated { .. } => "wait",
+            Self::Topology { .. } => "cluster|shards",
+            Self::Plan { .. } => "plan.run",
+            _ => return None,
+        })
+    }
+
     /// Whether the command may change anything.
     pub fn is_write(&self) -> bool {
         if let Self::Of { request, .. } = self {

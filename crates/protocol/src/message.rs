@@ -302,6 +302,8 @@ pub enum Status {
     WaitEnded = 33,
     /// The resulting score would not be a number.
     NotANumber = 34,
+    /// The session's user may not do this, or not with this key.
+    NoPermission = 35,
 }
 
 impl Status {
@@ -330,7 +332,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=38 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::NotANumber as u8).then_some(number));
+            assert_eq!(status, (number <= Status::NoPermission as u8).then_some(number));
         }
     }
 }

@@ -109,6 +109,8 @@ pub struct Begins {
 pub enum RefusalReason {
     /// It is a replica itself, and has no log.
     IsReplica = 1,
+    /// The replica's user may not do all there.
+    NoPermission = 2,
 }
 
 /// The body of [`FeedKind::Lost`].

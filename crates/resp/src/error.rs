@@ -475,6 +475,8 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::WaitEnded => "UNBLOCKED force unblock from blocking operation, instance state \
              changed (master -> replica?)"
             .into(),
+        // Rights are looked at before a shard is asked.
+        Status::NoPermission => "NOPERM this user has no permissions to run this command".into(),
         Status::Fenced => CommandError::Fenced.to_string().into(),
         Status::ReadOnly => CommandError::ReadOnly.to_string().into(),
         Status::OtherGroup => "MOVED the key belongs to another group of the cluster".into(),
@@ -539,7 +541,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=Status::NotANumber as u8 {
+        for number in 0..=Status::NoPermission as u8 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

@@ -51,6 +51,8 @@ pub struct Config {
     pub data: Option<Data>,
     /// Where the users of RESP connections come from.
     pub users: UserSettings,
+    /// Users who may have shared memory, if they may read everything; empty for all of those.
+    pub shm_users: Vec<String>,
     /// TLS on the ports of TCP; `None`: they are plain.
     pub tls: Option<TlsSettings>,
     /// Address of the RESP listener; port 0 takes a free one.
@@ -109,6 +111,11 @@ impl Config {
         self.cluster.is_some()
     }
 
+    /// Whether a user who may read everything may have shared memory.
+    pub(crate) fn may_have_shm(&self, user: &[u8]) -> bool {
+        self.shm_users.is_empty() || self.shm_users.iter().any(|name| name.as_bytes() == user)
+    }
+
     /// A small server of two shards, whose socket is in this directory.
     #[cfg(test)]
     pub(crate) fn for_tests(directory: &std::path::Path) -> Self {
@@ -122,6 +129,7 @@ impl Config {
             replica_acks: remora_replica::AskFor::default(),
             replica_backlog_bytes: 0,
             users: UserSettings::default(),
+            shm_users: Vec::new(),
             tls: None,
             resp_address: SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.join("socket"),

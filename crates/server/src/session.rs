@@ -4,7 +4,9 @@ use crate::agent::choose_agent;
 use crate::agent_inbox::Served;
 use crate::inbox::Message;
 use crate::peer::Peer;
-use crate::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, ShmEnd, StoredBy};
+use crate::ring_session::{
+    ClientEnd, RemoteEnd, RingParts, RingSession, SessionUser, ShmEnd, StoredBy,
+};
 use crate::shared::Shared;
 use crate::thread_counts::count;
 use crate::utilisation::Utilisation;
@@ -13,6 +15,8 @@ use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::mark::ReadyMark;
 use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, remote, tcp, verbs};
+use remora_layout::arena_header::ARENA_HEADER_BYTES;
+use remora_layout::arena_header::word::RECORD_SECRET;
 use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
@@ -71,7 +75,11 @@ impl Session {
     ///
     /// # Errors
     /// There is no memory, or no descriptor.
-    pub fn over_shm(shared: &Shared, number: u64, seed: u64) -> Result<Self, Refusal> {
+    pub fn over_shm(
+        shared: &Shared,
+        (number, seed): (u64, u64),
+        user: &SessionUser,
+    ) -> Result<Self, Refusal> {
         let shards = shared.shards.len();
         let ring_sets = ring_sets(Transport::Shm);
         let memory = shm::SessionMemory::create(shards, ring_sets).map_err(no_room)?;
@@ -87,7 +95,7 @@ impl Session {
             link.add_writable(CLIENT_MAILBOX, to_client.clone());
             link.add_writable(CLIENT_LARGE, memory.large().words());
             attach(
-                (shared, Peer::Local),
+                (shared, Peer::Local, user),
                 RingParts {
                     session: number,
                     seed,
@@ -133,7 +141,8 @@ impl Session {
             .zip(eventfds)
             .map(|(shard, eventfd)| (shard.region.fd(), eventfd.as_fd()))
             .collect();
-        let pointer_table = shared.pointer_table.as_ref().map(|table| table.region.fd());
+        let table = shared.pointer_table.as_ref().filter(|_| hello.pointer_table_seed.get() != 0);
+        let pointer_table = table.map(|table| table.region.fd());
         shm::Grant { hello, memory, shards: &shards, pointer_table }.send(socket)
     }
 
@@ -145,18 +154,22 @@ impl Session {
         shared: &Shared,
         stream: TcpStream,
         hello: ServerHello,
+        user: &SessionUser,
     ) -> Result<Self, Refusal> {
         let (number, seed) = (hello.session.get(), hello.session_seed.get());
         let shards = shared.shards.len();
         let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
-        let arenas = shared.arenas();
+        let arenas = match user.rights.may_read() {
+            true => shared.arenas(),
+            false => shared.arenas().iter().map(told_header).collect(),
+        };
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let peer = Peer::of(stream.peer_addr());
         let connection = grant.send(stream).map_err(no_room)?;
         shared.tcp_traffic.enter(number, Arc::clone(&connection));
         let connection = remote::RemoteConnection::Tcp(connection);
         let ends = (connection, shared.marks(), peer);
-        Ok(Self::over(shared, (number, seed), ends, to_server.view()))
+        Ok(Self::over(shared, (number, seed), ends, (to_server.view(), user)))
     }
 
     /// A session of this number and seed over RDMA, with connected queue pairs whose immediates set
@@ -165,18 +178,18 @@ impl Session {
         shared: &Shared,
         granted: (u64, u64),
         (connection, marks, peer): (Arc<verbs::Connection>, Arc<[ReadyMark]>, Peer),
-        to_server: ReadView,
+        from: (ReadView, &SessionUser),
     ) -> Self {
         shared.verbs_traffic.enter(granted.0, Arc::clone(&connection));
         let connection = remote::RemoteConnection::Verbs(connection);
-        Self::over(shared, granted, (connection, marks, peer), to_server)
+        Self::over(shared, granted, (connection, marks, peer), from)
     }
 
     fn over(
         shared: &Shared,
         (number, seed): (u64, u64),
         (connection, marks, peer): (remote::RemoteConnection, Arc<[ReadyMark]>, Peer),
-        to_server: ReadView,
+        (to_server, user): (ReadView, &SessionUser),
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (arenas, touched) = (shared.arenas(), shared.touched());
@@ -188,7 +201,7 @@ impl Session {
                 _ => StoredBy::Device,
             };
             attach(
-                (shared, peer),
+                (shared, peer, user),
                 RingParts {
                     session: number,
                     seed,
@@ -336,9 +349,20 @@ impl Session {
     }
 }
 
-fn attach((shared, peer): (&Shared, Peer), parts: RingParts) {
+/// The header of an arena as a client may know it who reads nothing else of it: without the secret of
+/// the checksums.
+fn told_header(arena: &ReadView) -> ReadView {
+    let header = Words::new(Mapping::heap(ARENA_HEADER_BYTES));
+    for word in (0..ARENA_HEADER_BYTES / 8).filter(|&word| word != RECORD_SECRET) {
+        header.store(word, arena.load_acquire(word));
+    }
+    header.view()
+}
+
+fn attach((shared, peer, user): (&Shared, Peer, &SessionUser), parts: RingParts) {
     let inbox = &shared.shards[parts.shard].inbox;
     let session = RingSession::new(parts).at(peer, Arc::clone(&shared.roles));
+    let session = session.of_user(user.clone());
     let session = session.of_cluster(Arc::clone(&shared.cluster.published));
     inbox.push(Message::Attach(Box::new(session)));
 }

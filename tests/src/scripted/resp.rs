@@ -59,6 +59,7 @@ fn host() -> &'static Mutex<Host> {
             replica_acks: remora_server::AskFor::default(),
             users: Default::default(),
             tls: None,
+            shm_users: Vec::new(),
             peer_login: Default::default(),
             replica_backlog_bytes: 64 << 20,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

@@ -30,6 +30,8 @@ impl Route {
 pub enum Why {
     /// The caller named the route.
     Given,
+    /// The session's user may not read everything.
+    Rights,
     /// The policy has one route only.
     Policy,
     /// Catfish: a heartbeat said that the server is busy.
@@ -57,6 +59,7 @@ impl Why {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Given => "the path was given",
+            Self::Rights => "this user may not read everything",
             Self::Policy => "the policy has one way only",
             Self::ServerBusy => "a heartbeat said that the server is busy",
             Self::ServerNotBusy => "no heartbeat lately said that the server is busy",

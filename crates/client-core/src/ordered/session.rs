@@ -61,6 +61,7 @@ impl Session {
         key: &[u8],
         path: Path,
     ) -> Result<OrderedGot, Error> {
+        let path = self.core.router.path(path);
         open.get(&mut self.core, key, path)
     }
 
@@ -73,6 +74,7 @@ impl Session {
         of: (bool, u64),
         path: Path,
     ) -> Result<OrderedFound, Error> {
+        let path = self.core.router.path(path);
         open.range(&mut self.core, range, of, path)
     }
 

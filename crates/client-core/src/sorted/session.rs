@@ -121,6 +121,7 @@ impl Session {
         member: &[u8],
         path: Path,
     ) -> Result<SortedScore, Error> {
+        let path = self.core.router.path(path);
         open.score(&mut self.core, member, path)
     }
 
@@ -174,6 +175,7 @@ impl Session {
         read: SortedRead<'_>,
         path: Path,
     ) -> Result<SortedFound, Error> {
+        let path = self.core.router.path(path);
         open.range(&mut self.core, read, path)
     }
 

@@ -129,6 +129,7 @@ impl TreeSearcher {
         let mut wasted = Counts::default();
         if let Query::Window { window, predicate } = *query
             && shard != tree.shard
+            && !core.router.asks_only
             && core.asker.may_read(tree.shard)
         {
             let (owner, root) = (tree.shard as u8, tree.root);

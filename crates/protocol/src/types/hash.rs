@@ -188,6 +188,29 @@ impl<'a> Operation<'a> for HashCommand<'a> {
         Encoded { op, flags, argument, value }
     }
 
+    fn command_name(&self) -> &'static str {
+        match *self {
+            Self::Set { pairs } if pairs.has_links() => "link.set",
+            Self::Set { .. } => "hset",
+            Self::SetAbsent { .. } => "hsetnx",
+            Self::Remove { .. } => "hdel",
+            Self::RemoveLinks { .. } => "link.del",
+            Self::Mend { .. } => "link.chase",
+            Self::Get { .. } => "hget",
+            Self::GetMany { .. } => "hmget",
+            Self::Length => "hlen",
+            Self::Exists { .. } => "hexists",
+            Self::ValueLength { .. } => "hstrlen",
+            Self::Increment { .. } => "hincrby",
+            Self::IncrementFloat { .. } => "hincrbyfloat",
+            Self::All { told: Told::Names } => "hkeys",
+            Self::All { told: Told::Values } => "hvals",
+            Self::All { told: Told::Both } => "hgetall",
+            Self::Random { .. } => "hrandfield",
+            Self::Scan { .. } => "hscan",
+        }
+    }
+
     fn is_write(&self) -> bool {
         matches!(
             self,

@@ -94,6 +94,13 @@ macro_rules! types {
                 }
             }
 
+            /// The command of RESP that does this, in lower case: users' rights are about its name.
+            pub fn command_name(&self) -> &'static str {
+                match self {
+                    $(Self::$type(command) => command.command_name(),)*
+                }
+            }
+
             /// Whether it may need more of the heap.
             pub fn grows(&self) -> bool {
                 match self {
@@ -113,6 +120,13 @@ macro_rules! types {
             pub fn has_other_keys(&self) -> bool {
                 match self {
                     $(Self::$type(command) => command.has_other_keys(),)*
+                }
+            }
+
+            /// Those other keys.
+            pub fn other_keys(&self) -> Vec<&'a [u8]> {
+                match self {
+                    $(Self::$type(command) => command.other_keys(),)*
                 }
             }
 

@@ -35,6 +35,9 @@ pub trait Operation<'a>: Copy {
     /// Whether it may change anything.
     fn is_write(&self) -> bool;
 
+    /// The command of RESP that does this, in lower case: users' rights are about its name.
+    fn command_name(&self) -> &'static str;
+
     /// Whether it may need more of the heap: it is refused where memory is full.
     fn grows(&self) -> bool {
         false
@@ -48,6 +51,11 @@ pub trait Operation<'a>: Copy {
     /// Whether it concerns other keys beside the command's own.
     fn has_other_keys(&self) -> bool {
         false
+    }
+
+    /// Those other keys.
+    fn other_keys(&self) -> Vec<&'a [u8]> {
+        Vec::new()
     }
 
     /// Whether it may have several replies: it is long, or the shard finds that only with the answer.

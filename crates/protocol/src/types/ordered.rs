@@ -337,6 +337,24 @@ impl<'a> Operation<'a> for OrderedCommand<'a> {
         Encoded { op, flags, argument, value }
     }
 
+    fn command_name(&self) -> &'static str {
+        match *self {
+            Self::Create(_) => "btree.create",
+            Self::Set { .. } => "btree.set",
+            Self::Get { .. } => "btree.get",
+            Self::Delete { .. } => "btree.del",
+            Self::Range { is_reverse: false, .. } => "btree.range",
+            Self::Range { is_reverse: true, .. } => "btree.revrange",
+            Self::Count { .. } => "btree.count",
+            Self::Rank { .. } => "btree.rank",
+            Self::Select { .. } => "btree.select",
+            Self::Info => "btree.info",
+            Self::Levels | Self::Nodes { .. } | Self::Hold(_) | Self::Release { .. } => {
+                "btree.levels"
+            }
+        }
+    }
+
     fn is_write(&self) -> bool {
         matches!(self, Self::Create(_) | Self::Set { .. } | Self::Delete { .. })
     }

@@ -247,6 +247,26 @@ impl<'a> Operation<'a> for SetCommand<'a> {
         Encoded { op, flags, argument, value }
     }
 
+    fn command_name(&self) -> &'static str {
+        match *self {
+            Self::Add { .. } => "sadd",
+            Self::Remove { .. } => "srem",
+            Self::Store { .. } => "sunionstore",
+            Self::Pop { .. } => "spop",
+            Self::Move { .. } => "smove",
+            Self::Length => "scard",
+            Self::Contains { .. } => "sismember",
+            Self::ContainsMany { .. } => "smismember",
+            Self::All => "smembers",
+            Self::Random { .. } => "srandmember",
+            Self::Scan { .. } => "sscan",
+            Self::Combine { how: Combination::Inter, count_to: Some(_), .. } => "sintercard",
+            Self::Combine { how: Combination::Inter, .. } => "sinter",
+            Self::Combine { how: Combination::Union, .. } => "sunion",
+            Self::Combine { how: Combination::Diff, .. } => "sdiff",
+        }
+    }
+
     fn is_write(&self) -> bool {
         matches!(
             self,
@@ -272,6 +292,14 @@ impl<'a> Operation<'a> for SetCommand<'a> {
 
     fn has_other_keys(&self) -> bool {
         matches!(self, Self::Move { .. } | Self::Combine { .. })
+    }
+
+    fn other_keys(&self) -> Vec<&'a [u8]> {
+        match *self {
+            Self::Move { to_and_member } => to_and_member.iter().flatten().take(1).collect(),
+            Self::Combine { others, .. } => others.keys().collect(),
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -75,6 +75,10 @@ pub struct Layer {
     /// Its password. It is hidden from the list of processes.
     #[arg(long, env = super::secret::PEER_VARIABLE, value_name = "PASSWORD", hide_env_values = true)]
     pub peer_password: Option<Secret>,
+    /// Users who may have shared memory, such as alice,bob, if they may read
+    /// everything [default: all who may].
+    #[arg(long, env = "REMORA_SHM_USERS", value_name = "NAMES", value_delimiter = ',')]
+    pub shm_users: Option<Vec<String>>,
     /// Whether the server refuses to listen beyond loopback where it has neither
     /// users nor a password nor TLS. Say false on a network of which every
     /// client may do all [default: true].
@@ -108,8 +112,7 @@ pub struct Layer {
     #[arg(long, env = "REMORA_SOCKET", value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Address on which clients ask for sessions over TCP, such as
-    /// 10.0.0.5:7380; port 0 takes a free one [default: none]. Sessions are of
-    /// users who may do all; another address than loopback needs users or
+    /// 10.0.0.5:7380; port 0 takes a free one [default: none]. Another address than loopback needs users or
     /// requirepass: see protected_mode.
     #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
     pub fabric_address: Option<SocketAddr>,
@@ -287,6 +290,7 @@ impl Layer {
             tls_cert: self.tls_cert.or(below.tls_cert),
             tls_key: self.tls_key.or(below.tls_key),
             tls_ca: self.tls_ca.or(below.tls_ca),
+            shm_users: self.shm_users.or(below.shm_users),
             tls_auth_clients: self.tls_auth_clients.or(below.tls_auth_clients),
             tls_auth_clients_user: self.tls_auth_clients_user.or(below.tls_auth_clients_user),
             tls_min_version: self.tls_min_version.or(below.tls_min_version),
@@ -382,6 +386,8 @@ pub struct Settings {
     pub announce: Option<String>,
     /// After which a silent server is taken for gone, ms.
     pub session_ms: u64,
+    /// Users who may have shared memory; none for all who may read everything.
+    pub shm_users: Vec<String>,
     /// Transports of sessions.
     pub transport: Transport,
     /// RDMA devices that may be used; none for all.
@@ -476,6 +482,7 @@ impl Settings {
             }),
             cluster,
             transport: layer.transport.unwrap_or_default(),
+            shm_users: named(layer.shm_users),
             rdma_devices: named(layer.rdma_devices),
             rdma_traffic_class: packets.traffic_class,
             rdma_service_level: packets.service_level,
@@ -758,6 +765,7 @@ impl Settings {
             socket_path: self.socket.clone(),
             fabric_address: self.fabric_address,
             transport: self.transport.wanted(),
+            shm_users: self.shm_users.clone(),
             rdma_devices: self.rdma_devices.clone(),
             rdma_packets: Packets {
                 traffic_class: self.rdma_traffic_class,

@@ -3,10 +3,12 @@
 
 mod all;
 mod answer;
+mod asked;
 mod index;
 mod rights;
 
 pub use all::{TABLE, all, groups};
 pub use answer::{answer, write_help};
+pub use asked::{Asked, asked};
 pub use index::lookup;
 pub use rights::{Called, CommandTable, called};

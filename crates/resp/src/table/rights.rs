@@ -87,6 +87,11 @@ static SUBCOMMANDS: LazyLock<Vec<usize>> = LazyLock::new(|| {
     TABLE.iter().map(begin).collect()
 });
 
+/// What a command does with the key at this place.
+pub(super) fn access_to(id: CommandId, place: Place) -> Access {
+    KNOWN[usize::from(id.0)].access(place)
+}
+
 /// The table, for rules.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandTable;

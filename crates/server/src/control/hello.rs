@@ -3,6 +3,7 @@
 use super::listeners::Socket;
 use super::{Client, Control, Pid, Stage};
 use crate::random::random_u64;
+use crate::ring_session::{SessionRights, SessionUser};
 use crate::session::Session;
 use crate::thread_counts::count;
 use mio::Token;
@@ -18,6 +19,7 @@ use remora_layout::hello::{
 use remora_layout::limits::{MAX_SESSIONS, MAX_SHARDS};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 impl Control {
     /// Reads a client's message, or notices its end. A client that sends out of its turn breaks the
@@ -78,8 +80,14 @@ impl Control {
 
     /// This server's offer.
     pub(super) fn offer(&self) -> Offer {
+        self.offer_of(|_| true)
+    }
+
+    /// The part of this server's offer that is among these transports.
+    fn offer_of(&self, is_among: impl Fn(Wanted) -> bool) -> Offer {
         let wanted = self.shared.config.transport;
-        let offers = |transport| wanted == Wanted::Auto || wanted == transport;
+        let offers =
+            |transport| is_among(transport) && (wanted == Wanted::Auto || wanted == transport);
         Offer::of_this_process(
             offers(Wanted::Shm),
             offers(Wanted::Tcp) && self.shared.fabric_address.is_some(),
@@ -118,7 +126,9 @@ impl Control {
         hello: &[u8; size_of::<ClientHello>()],
     ) -> Result<(), Refusal> {
         let hello = hello_of(hello)?;
-        let chosen = answer(&hello, self.offer())?;
+        let login = self.log_in(token, &hello)?;
+        let rights = SessionRights::of(&login);
+        let chosen = self.choose(token, &hello, &login)?;
         let client = self.clients.get(&token).ok_or(Refusal::NotAHello)?;
         let came_by = client.socket.as_ref().map(Socket::transport);
         // Queue pairs are set up by TCP.
@@ -140,9 +150,8 @@ impl Control {
                 return Err(Refusal::OtherUser);
             }
         }
-        let login = self.log_in(token, &hello)?;
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
-        client.login = login;
+        (client.login, client.rights) = (login, rights);
         if self.shared.counts.sessions() >= MAX_SESSIONS as u64 {
             return Err(Refusal::TooManySessions);
         }
@@ -156,7 +165,30 @@ impl Control {
         Ok(())
     }
 
-    /// The login of a client, which may do all: who may read a region reads all of it.
+    /// The transport for a client. One who may not read everything asks over TCP: shared memory and
+    /// regions over RDMA are read without the server.
+    fn choose(
+        &self,
+        token: Token,
+        hello: &ClientHello,
+        login: &Login,
+    ) -> Result<Transport, Refusal> {
+        let name = login.user().map_or(DEFAULT_USER, |user| user.name());
+        let offer = match SessionRights::of(login).may_read() {
+            false => self.offer_of(|transport| transport == Wanted::Tcp),
+            true if self.shared.config.may_have_shm(name) => self.offer(),
+            true => self.offer_of(|transport| transport != Wanted::Shm),
+        };
+        answer(hello, offer).map_err(|why| match answer(hello, self.offer()) {
+            Ok(_) => {
+                self.note(token, hello, (Reason::Command, name));
+                Refusal::RestrictedUser
+            }
+            Err(_) => why,
+        })
+    }
+
+    /// The login of a client.
     fn log_in(&self, token: Token, hello: &ClientHello) -> Result<Login, Refusal> {
         let users = &self.shared.users;
         let (user, password) = hello.login().ok_or(Refusal::NotAHello)?;
@@ -167,27 +199,30 @@ impl Control {
             Refusal::WrongPassword
         } else if !(login.review(users.published()) && login.is_logged_in()) {
             Refusal::NotLoggedIn
-        } else if !login.is_unrestricted() {
-            Refusal::RestrictedUser
         } else {
             return Ok(login);
         };
-        let reason = match why {
-            Refusal::RestrictedUser => Reason::Command,
-            _ => Reason::Auth,
-        };
+        self.note(token, hello, (Reason::Auth, name));
+        Err(why)
+    }
+
+    /// Notes that a session was refused to a user.
+    fn note(&self, token: Token, hello: &ClientHello, (reason, user): (Reason, &[u8])) {
         let by = self.clients.get(&token).and_then(|client| client.socket.as_ref());
         let from = by.map_or_else(String::new, Socket::peer_text);
         let client = format!("{from} pid={}", hello.pid.get());
         let (object, client) = (&b"session"[..], client.as_bytes());
         let context = Context::TopLevel;
         let now_ms = self.shared.clock.told_unix_ms();
-        users.refuse(&acl::Refusal { reason, context, object, user: name, client }, now_ms);
-        Err(why)
+        let refusal = acl::Refusal { reason, context, object, user, client };
+        self.shared.users.refuse(&refusal, now_ms);
     }
 
     fn grant(&mut self, token: Token, pid: Pid, chosen: Transport) -> Result<(), Refusal> {
-        let granted = self.granted(chosen);
+        let client = self.clients.get(&token).ok_or(Refusal::NotAHello)?;
+        let (login, rights) = (client.login.clone(), client.rights);
+        let granted = self.granted(chosen, rights);
+        let user = SessionUser::new(Arc::clone(&self.shared.users), login);
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
         let (number, seed) = (granted.session.get(), granted.session_seed.get());
         let session = match chosen {
@@ -197,9 +232,9 @@ impl Control {
                 };
                 // An agent watches it from now on.
                 let _ = self.poll.registry().deregister(&mut socket);
-                Session::over_tcp(&self.shared, socket.into(), granted)?
+                Session::over_tcp(&self.shared, socket.into(), granted, &user)?
             }
-            _ => Session::over_shm(&self.shared, number, seed)?,
+            _ => Session::over_shm(&self.shared, (number, seed), &user)?,
         };
         self.next_session += 1;
         self.begin(token, session, pid);
@@ -230,8 +265,8 @@ impl Control {
     }
 
     /// The answer that grants the next session.
-    pub(super) fn granted(&self, chosen: Transport) -> ServerHello {
-        let table = self.shared.pointer_table.as_ref();
+    pub(super) fn granted(&self, chosen: Transport, rights: SessionRights) -> ServerHello {
+        let table = self.shared.pointer_table.as_ref().filter(|_| rights.may_share_pointers());
         let mut hello = ServerHello {
             magic: HELLO_MAGIC.into(),
             version: PROTOCOL_VERSION.into(),
@@ -248,7 +283,7 @@ impl Control {
             transport: number_of(chosen).into(),
             ring_sets: (crate::session::ring_sets(chosen) as u32).into(),
             socket_path: [0; SOCKET_PATH_BYTES],
-            padding: [0; 4],
+            asks_only: u32::from(!rights.may_read()).into(),
             tcp_address: [0; TCP_ADDRESS_BYTES],
             regions: [0.into(); MAX_SHARDS],
             first_slots: [0.into(); MAX_SHARDS],

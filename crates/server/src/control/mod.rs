@@ -15,6 +15,7 @@ mod listeners;
 mod set_up;
 
 use crate::accept::ACCEPTS_PER_TURN;
+use crate::ring_session::SessionRights;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::thread_counts::count;
@@ -66,6 +67,8 @@ struct Client {
     said: Vec<u8>,
     /// Its user, once it has said hello.
     login: Login,
+    /// What it may do since then.
+    rights: SessionRights,
     /// Why it is about to end, if it is.
     ends: Option<&'static str>,
 }
@@ -87,8 +90,8 @@ enum Stage {
 impl Client {
     fn new(socket: Socket) -> Self {
         let (stage, since) = (Stage::Silent, Instant::now());
-        let (said, login) = (Vec::new(), Login::default());
-        Self { socket: Some(socket), stage, since, said, login, ends: None }
+        let (said, login, rights) = (Vec::new(), Login::default(), SessionRights::Asks);
+        Self { socket: Some(socket), stage, since, said, login, rights, ends: None }
     }
 
     /// Its session, if it has one that is not about to end.
@@ -297,8 +300,9 @@ impl Control {
         self.admission.settle(token);
     }
 
-    /// Ends clients whose users may not do all any more, once for each change of the users. An ended
-    /// session gets no heartbeat, so that what it still reads by itself ends with its read lease.
+    /// Ends clients whose users may do less than they might, once for each change of the users: those
+    /// that were removed, that may not read everything any more, or not do all. An ended session gets no
+    /// heartbeat, so that what it still reads by itself ends with its read lease.
     fn review_users(&mut self) {
         let published = self.shared.users.published();
         let version = published.version();
@@ -308,7 +312,10 @@ impl Control {
         let mut ended = Vec::new();
         for (token, client) in &mut self.clients {
             let has_said_hello = !matches!(client.stage, Stage::Silent) && client.ends.is_none();
-            if !has_said_hello || (client.login.review(published) && client.login.is_unrestricted())
+            if !has_said_hello
+                || (client.login.review(published)
+                    && client.login.is_logged_in()
+                    && SessionRights::of(&client.login) >= client.rights)
             {
                 continue;
             }

@@ -3,6 +3,7 @@
 use super::listeners::Socket;
 use super::{Client, Control, Stage, Welcomed};
 use crate::peer::Peer;
+use crate::ring_session::SessionUser;
 use crate::session::Session;
 use crate::thread_counts::count;
 use mio::Token;
@@ -48,7 +49,8 @@ impl Control {
             count(&counts.no_queue_pair, 1);
             return Err(Refusal::TooManyQueuePairs);
         }
-        let granted = self.granted(Transport::Verbs);
+        let rights = self.clients.get(&token).ok_or(Refusal::NotAHello)?.rights;
+        let granted = self.granted(Transport::Verbs, rights);
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
         let (Some(Socket::Tcp(socket)), Stage::Waiting(pid)) = (&mut client.socket, &client.stage)
         else {
@@ -87,6 +89,7 @@ impl Control {
     pub(super) fn connect(&mut self, token: Token) {
         let Some(client) = self.clients.get_mut(&token) else { return };
         let stage = std::mem::replace(&mut client.stage, Stage::Silent);
+        let user = SessionUser::new(Arc::clone(&self.shared.users), client.login.clone());
         let (Client { socket: Some(Socket::Tcp(socket)), .. }, Stage::Told(welcomed, said)) =
             (client, stage)
         else {
@@ -116,7 +119,7 @@ impl Control {
         let _ = socket.write_all(ready.as_bytes());
         let granted = (granted.session.get(), granted.session_seed.get());
         let end = (connection, marks, peer);
-        let session = Session::over_verbs(&self.shared, granted, end, to_server.view());
+        let session = Session::over_verbs(&self.shared, granted, end, (to_server.view(), &user));
         self.begin(token, session, pid);
         self.admission.settle(token);
     }

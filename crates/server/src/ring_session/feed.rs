@@ -36,6 +36,10 @@ impl RingSession {
         let follow = Follow::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         self.end_feed(shard);
         let feed = match shard.is_applying() {
+            _ if !self.may_all() => {
+                let why = "the replica's user there may not do all (~* &* +@all)";
+                Feed::refused(RefusalReason::NoPermission, why)
+            }
             true => {
                 let why = self.roles.as_ref().map(|roles| roles.refusal()).unwrap_or_default();
                 Feed::refused(RefusalReason::IsReplica, &why)

@@ -106,6 +106,10 @@ impl RingSession {
         id: u32,
         now: Now,
     ) -> Result<(), SessionError> {
+        if self.user.as_ref().is_some_and(|user| !user.rights.may_read()) {
+            // The place is the client's word, and may be that of a key that the user may not read.
+            return self.reply(&Reply::status(Status::AskOwner), id);
+        }
         let Some(memory) = self.arenas.get(shard as usize).cloned() else {
             return self.reply(&Reply::status(Status::Malformed), id);
         };

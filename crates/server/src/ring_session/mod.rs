@@ -17,9 +17,11 @@ mod long_requests;
 mod plans;
 mod replica_feed;
 mod replies;
+mod rights;
 mod search_turns;
 mod special;
 mod uploads;
+mod user;
 mod waiting;
 mod waits;
 
@@ -27,6 +29,7 @@ pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
 pub use feed::{ReplicaPositions, ReplicaState};
 pub use replica_feed::FeedCounts;
+pub use user::{SessionRights, SessionUser};
 pub use waits::{Deadline, WaitOrder};
 
 use crate::cluster::PublishedTopology;
@@ -100,6 +103,8 @@ pub struct RingSession {
     peer: Peer,
     /// The role of the server, if it may change.
     roles: Option<Arc<Roles>>,
+    /// Who the client is. Without a user it may do all.
+    user: Option<Box<SessionUser>>,
     /// What the server tells of its cluster, if it may belong to one.
     topology: Option<Arc<PublishedTopology>>,
     /// Set when the peer broke the protocol; the control thread ends it all.
@@ -227,6 +232,7 @@ impl RingSession {
             backlog_bytes: 0,
             peer: Peer::Local,
             roles: None,
+            user: None,
             topology: None,
             frames: Vec::new(),
             search_scratch: Vec::new(),
@@ -518,6 +524,9 @@ impl RingSession {
         self.see_thread(session_of(id));
         if let Command::Topology { from } = *command {
             return self.tell_topology(from, id);
+        }
+        if self.refuses((hash.database(), command), now) {
+            return self.reply_no_permission(id);
         }
         if let (Some(topology), Some(key)) = (&self.topology, command.key())
             && topology.is_elsewhere(key)

@@ -43,6 +43,8 @@ pub struct Replies {
     place: ReplyOrigin,
     /// How old what a reply shows may be.
     view: Arc<TurnView>,
+    /// Whether they tell where values lie.
+    tells_pointers: bool,
     /// A mask that takes a session's number to its ring set.
     set_mask: usize,
     to_server: ReadView,
@@ -74,6 +76,7 @@ impl Replies {
         Self {
             place,
             view,
+            tells_pointers: true,
             set_mask: client.ring_sets() - 1,
             shm: client.mailboxes(),
             to_server,
@@ -235,9 +238,18 @@ impl Replies {
         Answering { stamp: self.stamp(), refusal: self.refusal() }
     }
 
+    /// The client reads nothing by itself: no reply tells where a value lies.
+    pub fn tell_no_pointers(&mut self) {
+        self.tells_pointers = false;
+    }
+
     /// The header of an encoded reply to a request whose reads were this shard's own.
     pub fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
-        reply_header(reply, id, self.stamp())
+        let header = reply_header(reply, id, self.stamp());
+        match self.tells_pointers {
+            true => header,
+            false => ReplyHeader { pointer: [0.into(); 2], lease_ms: 0.into(), ..header },
+        }
     }
 
     /// Sends the reply to this request, or keeps it until there is room.

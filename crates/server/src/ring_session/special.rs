@@ -55,7 +55,8 @@ impl RingSession {
                 let whole = RequestHeader { form: header.form & !form::MASK, ..header };
                 let mut bytes = frame.to_vec();
                 bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
-                match self.uploads.begin(shard, &bytes, &whole, now)? {
+                let refused = self.upload_refused(&bytes, &whole, now);
+                match self.uploads.begin(shard, (&bytes, &whole), refused, now)? {
                     None => Ok(()),
                     Some(status) => self.reply(&Reply::status(status), id),
                 }

@@ -52,13 +52,13 @@ pub struct Uploads {
 
 impl Uploads {
     /// Begins a request whose value comes in pieces. If it is refused, the error is the status of
-    /// the reply, and its pieces are skipped. A session has one such request at a time: a peer with
+    /// the reply, and its pieces are skipped: so one that is `refused` already. A session has one such request at a time: a peer with
     /// more requests than there can be sessions tries to exhaust the server's memory.
     pub fn begin(
         &mut self,
         shard: &mut Shard<impl Journal>,
-        frame: &[u8],
-        header: &RequestHeader,
+        (frame, header): (&[u8], &RequestHeader),
+        refused: Option<Status>,
         now: Now,
     ) -> Result<Option<Status>, SessionError> {
         if self.coming.len() >= MAX_CLIENT_SESSIONS {
@@ -66,7 +66,10 @@ impl Uploads {
         }
         let id = header.id.get();
         let missing = header.value_bytes.get() as usize;
-        let begun = self.try_begin(shard, frame, header, now);
+        let begun = match refused {
+            None => self.try_begin(shard, frame, header, now),
+            Some(status) => Err(status),
+        };
         let refused = begun.as_ref().err().copied();
         let what = begun.unwrap_or(Incoming::Refused { missing });
         let before = self.coming.insert(id, Coming { what, last_piece_s: shard.ticked_s() });
@@ -101,11 +104,7 @@ impl Uploads {
             bytes.extend_from_slice(frame);
             return Ok(Incoming::Command { bytes, missing: value_bytes, aside });
         }
-        // Decoded without its value.
-        let mut without = *header;
-        without.value_bytes = 0.into();
-        let bytes = [without.as_bytes(), &frame[REQUEST_HEADER_BYTES..]].concat();
-        match Command::decode_within(&bytes) {
+        match Command::decode_within(&without_value(frame, header)) {
             // With GET there would be no place for the old value.
             Ok((
                 database,
@@ -218,6 +217,13 @@ impl Uploads {
             give_back(shard, Some(coming), now);
         }
     }
+}
+
+/// A request before its value: as if it had none.
+pub(super) fn without_value(frame: &[u8], header: &RequestHeader) -> Vec<u8> {
+    let mut without = *header;
+    without.value_bytes = 0.into();
+    [without.as_bytes(), &frame[REQUEST_HEADER_BYTES..]].concat()
 }
 
 /// Frees the shard's memory that a request holds.

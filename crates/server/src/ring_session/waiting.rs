@@ -91,6 +91,9 @@ impl RingSession {
         let Some((wait_ms, commands)) = commands_of(session, body) else {
             return self.reply(&Reply::status(Status::Malformed), id);
         };
+        if commands.iter().any(|of| self.refuses_encoded(of.command, now)) {
+            return self.reply_no_permission(id);
+        }
         let mut keys = commands.iter().flat_map(|of| [Some(of.key), of.to]).flatten();
         if self.topology.as_ref().is_some_and(|of| keys.any(|key| of.is_elsewhere(key))) {
             return self.reply(&Reply::status(Status::OtherGroup), id);

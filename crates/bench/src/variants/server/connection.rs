@@ -299,7 +299,7 @@ fn grant(
         transport: number_of(Transport::Shm).into(),
         ring_sets: 1.into(),
         socket_path: [0; SOCKET_PATH_BYTES],
-        padding: [0; 4],
+        asks_only: 0.into(),
         tcp_address: [0; TCP_ADDRESS_BYTES],
         regions: [0.into(); MAX_SHARDS],
         first_slots: [0.into(); MAX_SHARDS],

@@ -399,6 +399,29 @@ impl<'a> Operation<'a> for ListCommand<'a> {
         Encoded { op, flags, argument, value }
     }
 
+    fn command_name(&self) -> &'static str {
+        match *self {
+            Self::Push { items, .. } if items.has_links() => "link.push",
+            Self::Push { side: Side::Left, if_there: false, .. } => "lpush",
+            Self::Push { side: Side::Right, if_there: false, .. } => "rpush",
+            Self::Push { side: Side::Left, if_there: true, .. } => "lpushx",
+            Self::Push { side: Side::Right, if_there: true, .. } => "rpushx",
+            Self::Pop { side: Side::Left, .. } => "lpop",
+            Self::Pop { side: Side::Right, .. } => "rpop",
+            Self::Move { .. } => "lmove",
+            Self::Store { .. } => "sort",
+            Self::Length => "llen",
+            Self::Range { .. } => "lrange",
+            Self::Index { .. } => "lindex",
+            Self::SetAt { .. } => "lset",
+            Self::Insert { .. } | Self::InsertAt { .. } => "linsert",
+            Self::Remove { .. } | Self::RemoveAt { .. } => "lrem",
+            Self::Trim { .. } | Self::Keep { .. } => "ltrim",
+            Self::Position { .. } => "lpos",
+            Self::Mend { .. } => "link.chase",
+        }
+    }
+
     fn is_write(&self) -> bool {
         !matches!(
             self,
@@ -435,6 +458,13 @@ impl<'a> Operation<'a> for ListCommand<'a> {
 
     fn has_other_keys(&self) -> bool {
         matches!(self, Self::Move { .. })
+    }
+
+    fn other_keys(&self) -> Vec<&'a [u8]> {
+        match *self {
+            Self::Move { other, .. } => vec![other],
+            _ => Vec::new(),
+        }
     }
 
     fn may_have_parts(&self) -> bool {

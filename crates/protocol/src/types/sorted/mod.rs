@@ -320,6 +320,35 @@ impl<'a> Operation<'a> for SortedCommand<'a> {
         Encoded { op, flags, argument, value }
     }
 
+    fn command_name(&self) -> &'static str {
+        match *self {
+            Self::Add { .. } => "zadd",
+            Self::Increment { .. } => "zincrby",
+            Self::Remove { .. } => "zrem",
+            Self::Store { .. } => "zunionstore",
+            Self::Pop { from_greatest: false, .. } => "zpopmin",
+            Self::Pop { from_greatest: true, .. } => "zpopmax",
+            Self::RemoveRange { range: SortedRange::Index { .. } } => "zremrangebyrank",
+            Self::RemoveRange { range: SortedRange::Score { .. } } => "zremrangebyscore",
+            Self::RemoveRange { range: SortedRange::Lex { .. } } => "zremrangebylex",
+            Self::Length => "zcard",
+            Self::Score { .. } => "zscore",
+            Self::Scores { .. } => "zmscore",
+            Self::Rank { is_reverse: false, .. } => "zrank",
+            Self::Rank { is_reverse: true, .. } => "zrevrank",
+            Self::Count { range: SortedRange::Lex { .. } } => "zlexcount",
+            Self::Count { .. } => "zcount",
+            Self::Range(_) | Self::Collect(_) => "zrange",
+            Self::Random { .. } => "zrandmember",
+            Self::Scan { .. } => "zscan",
+            Self::Combine { how: Combination::Inter, count_to: Some(_), .. } => "zintercard",
+            Self::Combine { how: Combination::Inter, .. } => "zinter",
+            Self::Combine { how: Combination::Union, .. } => "zunion",
+            Self::Combine { how: Combination::Diff, .. } => "zdiff",
+            Self::Search { .. } => "geosearch",
+        }
+    }
+
     fn is_write(&self) -> bool {
         let removes =
             matches!(self, Self::Remove { .. } | Self::Pop { .. } | Self::RemoveRange { .. });
@@ -340,6 +369,13 @@ impl<'a> Operation<'a> for SortedCommand<'a> {
 
     fn has_other_keys(&self) -> bool {
         matches!(self, Self::Combine { .. })
+    }
+
+    fn other_keys(&self) -> Vec<&'a [u8]> {
+        match *self {
+            Self::Combine { sources, .. } => sources.others().map(|(key, _)| key).collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn may_have_parts(&self) -> bool {

@@ -389,6 +389,25 @@ impl<'a> Operation<'a> for TreeCommand<'a> {
         Encoded { op, flags, argument, value: scratch }
     }
 
+    fn command_name(&self) -> &'static str {
+        match *self {
+            Self::Create(_) => "rtree.create",
+            Self::Drop => "rtree.drop",
+            Self::Put(_) | Self::Stage { .. } | Self::Build { .. } => "rtree.add",
+            Self::Remove { .. } => "rtree.rem",
+            Self::Get { .. } => "rtree.get",
+            Self::SetFields { .. } => "rtree.fset",
+            Self::GetFields { .. } => "rtree.fget",
+            Self::Resolve(_)
+            | Self::Search { .. }
+            | Self::SearchAt { .. }
+            | Self::Refine { .. } => "rtree.search",
+            Self::Count { .. } | Self::CountRefined { .. } => "rtree.count",
+            Self::Nearest { .. } => "rtree.nearest",
+            Self::Info => "rtree.info",
+        }
+    }
+
     fn is_write(&self) -> bool {
         self.grows()
             || matches!(
