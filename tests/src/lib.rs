@@ -16,6 +16,7 @@ mod redis;
 mod redis_py;
 mod relay;
 mod resp;
+pub mod revocation;
 mod role;
 pub mod scripted;
 mod server;

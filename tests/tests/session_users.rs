@@ -4,9 +4,8 @@ use remora_client_core::{
     Address, ConnectError, Credentials, Options, Path, Session, SetOptions, Transport, Wanted,
 };
 use remora_layout::hello::{PASSWORD_BYTES, Refusal};
+use remora_tests::revocation::reads_after_revocations;
 use remora_tests::{Resp, ServerProcess, Value, remora, run, wait_until};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 pub fn start(flags: &[&str]) -> (ServerProcess, Resp, [(Wanted, Address); 2]) {
     let flags = [&["--shards=2", "--fabric-address=127.0.0.1:0", "--requirepass=top"], flags];
@@ -100,40 +99,15 @@ fn a_session_ends_with_its_users_rights() {
     }
 }
 
-/// How long a session reads on whose user's rights were taken away under load, from the reply to ACL
-/// SETUSER to the last read that succeeded. Prints it: `REMORA_REVOCATIONS=100 cargo test -p remora-tests
-/// --test end_to_end revoked_reads -- --nocapture`.
+/// Prints how long: `REMORA_REVOCATIONS=100 cargo test -p remora-tests --test end_to_end revoked_reads --
+/// --nocapture`.
 #[test]
 fn revoked_reads_end_by_themselves() {
-    let times = std::env::var("REMORA_REVOCATIONS").ok().and_then(|many| many.parse().ok());
     let (_server, mut admin, ways) = start(&["--wake=event"]);
     for way in &ways {
-        let mut lasted = Vec::new();
-        for _ in 0..times.unwrap_or(5) {
-            assert_eq!(admin.call("ACL SETUSER u reset on >pass ~* &* +@all"), Value::ok());
-            let mut session = session(way, Credentials::new("u", "pass")).unwrap();
-            session.set(b"k", b"v", SetOptions::default()).unwrap();
-            let is_reading = AtomicBool::new(false);
-            let (revoked, last) = std::thread::scope(|scope| {
-                let reader = scope.spawn(|| {
-                    let mut last = Instant::now();
-                    while session.get(b"k", Path::Read).is_ok() {
-                        last = Instant::now();
-                        is_reading.store(true, Ordering::Relaxed);
-                    }
-                    last
-                });
-                wait_until("it reads", || is_reading.load(Ordering::Relaxed));
-                assert_eq!(admin.call("ACL SETUSER u -@dangerous"), Value::ok());
-                let revoked = Instant::now();
-                (revoked, reader.join().unwrap())
-            });
-            lasted.push(last.saturating_duration_since(revoked));
-        }
-        lasted.sort();
-        let (many, median, most) =
-            (lasted.len(), lasted[lasted.len() / 2], lasted[lasted.len() - 1]);
-        println!("{:?}: {many} revocations, reads went on for {median:?}, {most:?} at most", way.0);
+        reads_after_revocations(&mut admin, way.0.name(), || {
+            session(way, Credentials::new("u", "pass")).unwrap()
+        });
     }
 }
 

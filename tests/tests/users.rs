@@ -1,9 +1,14 @@
 //! Users and their rights over RESP: held against a real redis-server, and what an operator sees.
 
 use remora_tests::{
-    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, run_remora, wait_until,
+    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, remora, run_remora,
+    wait_until,
 };
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
 use tempfile::TempDir;
 
 /// Rules, most of which Redis takes.
@@ -372,4 +377,60 @@ fn what_cannot_be_is_said_before_the_server_starts() {
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
         assert!(ended.err.contains(text), "{arguments:?}: {}", ended.err);
     }
+}
+
+/// One address, and one user, have so many clients, and each that leaves makes room.
+#[test]
+fn an_address_and_a_user_have_so_many_clients() {
+    let flags = ["--max-clients-per-address=5", "--max-clients-per-user=2", "--requirepass=top"];
+    let server = ServerProcess::start(&flags);
+    let mut admin = server.resp();
+    assert_eq!(admin.call("AUTH top"), Value::ok());
+    assert_eq!(admin.call("ACL SETUSER u on >pass ~* +@all"), Value::ok());
+    let mut users: Vec<_> = (0..3).map(|_| server.resp()).collect();
+    for of in &mut users[..2] {
+        assert_eq!(of.call("AUTH u pass"), Value::ok());
+        // Once more as the same user is no further login.
+        assert_eq!(of.call("AUTH u pass"), Value::ok());
+    }
+    let too_many = Value::Error("ERR max number of logins of this user reached".into());
+    assert_eq!(users[2].call("AUTH u pass"), too_many);
+    assert_eq!(users[2].call("HELLO 3 AUTH u pass"), too_many);
+    assert!(users[2].call("AUTH u wrong").is_error());
+    assert_eq!(admin.info("rejected_logins_of_user"), 2);
+    // Other rights are no other user.
+    assert_eq!(admin.call("ACL SETUSER u -@dangerous"), Value::ok());
+    assert_eq!(users[2].call("AUTH u pass"), too_many);
+    users.remove(0);
+    wait_until("a login is free", || users[1].call("AUTH u pass") == Value::ok());
+    let _fourth = [server.resp(), server.resp()];
+    let refused = Value::Error("ERR max number of clients of this address reached".into());
+    assert_eq!(server.resp().receive().unwrap(), refused);
+    assert_eq!(admin.info("rejected_connections_of_address"), 1);
+}
+
+/// Where there are passwords, no core dump has them.
+#[test]
+fn a_server_with_passwords_leaves_no_core_dump() {
+    let dumps = |flags: &[&str]| {
+        let place = TempDir::new().unwrap();
+        let mut command = remora();
+        command.args(["serve", "--port=0", "--max-memory=16MiB", "--socket"]);
+        command.arg(place.path().join("socket")).args(flags).current_dir(place.path());
+        let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.starts_with("ready"), "{ready}");
+        let pid = Pid::from_child(&server);
+        let limit = Rlimit { current: None, maximum: None };
+        prlimit(Some(pid), Resource::Core, limit).unwrap();
+        kill_process(pid, Signal::ABORT).unwrap();
+        server.wait().unwrap().core_dumped()
+    };
+    if !dumps(&["--requirepass=top", "--core-dumps"]) {
+        let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+        return println!("not tested: this kernel writes no core dumps ({})", pattern.trim());
+    }
+    assert!(dumps(&[]));
+    assert!(!dumps(&["--requirepass=top"]));
 }

@@ -1,3 +1,4 @@
 //! Tests of a server that need RDMA devices.
 
 mod verbs_many;
+mod verbs_users;

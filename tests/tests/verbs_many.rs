@@ -27,18 +27,18 @@ const SERVER: &str = "10.0.0.1:7000";
 const SHARDS: u64 = 2;
 const READS: u64 = 4;
 
-fn server(flags: &[&str]) -> ServerProcess {
+pub fn server(flags: &[&str]) -> ServerProcess {
     let common = "--bind=10.0.0.1 --fabric-address=10.0.0.1:7000 --shards=2 --max-memory=64MiB \
                   --pin=false --wake=event --reads-per-client=4 --rdma-devices=rxe0 --protected-mode=false";
     let flags = common.split_whitespace().chain(flags.iter().copied());
     ServerProcess::start(&flags.collect::<Vec<_>>())
 }
 
-fn address() -> SocketAddr {
+pub fn address() -> SocketAddr {
     SERVER.parse().unwrap()
 }
 
-fn options(transport: Wanted) -> Options {
+pub fn options(transport: Wanted) -> Options {
     Options { transport, wake: Wake::Event, ..remora_tests::options() }
 }
 

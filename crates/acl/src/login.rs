@@ -1,5 +1,7 @@
 //! The users that a server has now, and the login of a connection.
 
+use crate::error::WRONG_PASSWORD;
+use crate::seat::Seat;
 use crate::user::User;
 use crate::users::Users;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +13,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Published {
     version: AtomicU64,
     users: Mutex<Arc<Users>>,
+    /// Logins of one user at a time, at most.
+    most_logins: usize,
 }
 
 impl Published {
     /// These are the users.
     pub fn new(users: Users) -> Self {
-        Self { version: AtomicU64::new(1), users: Mutex::new(Arc::new(users)) }
+        let users = Mutex::new(Arc::new(users));
+        Self { version: AtomicU64::new(1), users, most_logins: usize::MAX }
+    }
+
+    /// So many connections and sessions may be logged in as one user at a time. Those that are `default`
+    /// without a login do not count.
+    pub fn with_most_logins(self, most_logins: usize) -> Self {
+        Self { most_logins, ..self }
     }
 
     /// The version of the table; 0 is none.
@@ -49,6 +60,17 @@ impl Published {
     }
 }
 
+/// Why nobody was logged in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LoginError {
+    /// There is no such user, it is off, or its password is another one.
+    #[error("{WRONG_PASSWORD}")]
+    WrongPassword,
+    /// As many are logged in as this user as may be.
+    #[error("max number of logins of this user reached")]
+    TooMany,
+}
+
 /// The login of a connection: its user, as of the version at which it looked.
 ///
 /// ```
@@ -70,7 +92,7 @@ impl Published {
 /// published.change(|users| Ok::<_, ()>(users.require_password(&Table, b"secret"))).unwrap();
 /// let mut other = Login::default();
 /// assert!(other.review(&published) && !other.is_logged_in());
-/// assert!(other.log_in(&published, b"default", b"secret"));
+/// assert!(other.log_in(&published, b"default", b"secret").is_ok());
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct Login {
@@ -81,6 +103,8 @@ pub struct Login {
     /// A connection that names no user is `default` now.
     needs_none: bool,
     version: u64,
+    /// It counts among the logins of its user.
+    seat: Option<Seat>,
 }
 
 impl Login {
@@ -128,25 +152,45 @@ impl Login {
         self.is_authenticated || self.needs_none
     }
 
-    /// AUTH: whether that is a user and its password. If not, all is as before.
-    pub fn log_in(&mut self, published: &Published, name: &[u8], password: &[u8]) -> bool {
-        let version = published.version();
-        let users = published.users();
-        let Some(user) = users.authenticate(name, password) else { return false };
-        (self.user, self.is_authenticated) = (Some(Arc::clone(user)), true);
-        self.version = version;
-        true
+    /// AUTH.
+    ///
+    /// # Errors
+    /// That is no user and its password, or too many are logged in as that user. Then all is as before.
+    pub fn log_in(
+        &mut self,
+        published: &Published,
+        name: &[u8],
+        password: &[u8],
+    ) -> Result<(), LoginError> {
+        self.become_user(published, |users| users.authenticate(name, password))
     }
 
-    /// The peer has shown that it is the user of this name, as by a certificate: whether there is one that
-    /// is on. If not, all is as before.
-    pub fn certify(&mut self, published: &Published, name: &[u8]) -> bool {
+    /// The peer has shown that it is the user of this name, as by a certificate.
+    ///
+    /// # Errors
+    /// There is no such user that is on, or too many are logged in as it. Then all is as before.
+    pub fn certify(&mut self, published: &Published, name: &[u8]) -> Result<(), LoginError> {
+        self.become_user(published, |users| users.get(name).filter(|user| user.is_on()))
+    }
+
+    fn become_user(
+        &mut self,
+        published: &Published,
+        find: impl FnOnce(&Users) -> Option<&Arc<User>>,
+    ) -> Result<(), LoginError> {
         let version = published.version();
         let users = published.users();
-        let Some(user) = users.get(name).filter(|user| user.is_on()) else { return false };
+        let user = find(&users).ok_or(LoginError::WrongPassword)?;
+        let is_same = self.user.as_ref().is_some_and(|own| {
+            (own.name(), own.number()) == (user.name(), user.number()) && self.seat.is_some()
+        });
+        if !is_same {
+            let seat = user.seats.take(published.most_logins).ok_or(LoginError::TooMany)?;
+            self.seat = Some(seat);
+        }
         (self.user, self.is_authenticated) = (Some(Arc::clone(user)), true);
         self.version = version;
-        true
+        Ok(())
     }
 
     /// The user; `None` before the first look.

@@ -6,6 +6,7 @@ use crate::error::RuleError;
 use crate::password::PasswordHash;
 use crate::pattern::is_one_word;
 use crate::rights::Rights;
+use crate::seat::Seats;
 use remora_layout::limits::{MAX_ACL_PASSWORD_BYTES, MAX_ACL_PASSWORDS, MAX_ACL_SELECTORS};
 use std::sync::Arc;
 use subtle::Choice;
@@ -26,6 +27,8 @@ pub struct User {
     selectors: Vec<Rights>,
     is_unrestricted: bool,
     reads_all: bool,
+    /// How many are logged in as it.
+    pub(crate) seats: Seats,
 }
 
 impl User {
@@ -42,6 +45,7 @@ impl User {
             selectors: Vec::new(),
             is_unrestricted: false,
             reads_all: false,
+            seats: Seats::default(),
         }
     }
 

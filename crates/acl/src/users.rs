@@ -120,7 +120,11 @@ impl Users {
                 .filter(|before| before.has_passwords_of(user) || *before.name() == *DEFAULT_USER);
             let number = same.map_or(next, |before| before.number());
             next += u64::from(same.is_none());
-            Arc::make_mut(user).set_number(number);
+            let user = Arc::make_mut(user);
+            user.set_number(number);
+            if let Some(same) = same {
+                user.seats = same.seats.clone();
+            }
         }
         loaded.next_number = next;
         *self = loaded;

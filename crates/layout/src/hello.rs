@@ -247,12 +247,25 @@ pub enum Refusal {
         "this user gets no session of that kind: one who may not read everything asks over TCP (transport auto or tcp, and a fabric_address at the server), and shm_users may name those who get shared memory"
     )]
     RestrictedUser = 12,
+    /// The user has as many logins as it may have.
+    #[error(
+        "as many connections and sessions are logged in as this user as may be (max_clients_per_user): close some"
+    )]
+    TooManyOfUser = 13,
+    /// The client's address has as many connections and sessions as it may have.
+    #[error(
+        "this address has as many connections and sessions as it may have (max_clients_per_address): close some"
+    )]
+    TooManyOfAddress = 14,
 }
 
 impl Refusal {
     /// Whether another user would not be refused.
     pub fn is_about_the_user(self) -> bool {
-        matches!(self, Self::WrongPassword | Self::NotLoggedIn | Self::RestrictedUser)
+        matches!(
+            self,
+            Self::WrongPassword | Self::NotLoggedIn | Self::RestrictedUser | Self::TooManyOfUser
+        )
     }
 
     /// The refusal with this number.
@@ -288,9 +301,9 @@ mod tests {
 
     #[test]
     fn every_refusal_is_known_by_its_number() {
-        let known = (1..=12).map(|number| Refusal::from_number(number).unwrap() as u32);
-        assert!(known.eq(1..=12));
-        assert_eq!((Refusal::from_number(0), Refusal::from_number(13)), (None, None));
+        let known = (1..=14).map(|number| Refusal::from_number(number).unwrap() as u32);
+        assert!(known.eq(1..=14));
+        assert_eq!((Refusal::from_number(0), Refusal::from_number(15)), (None, None));
     }
 
     #[test]

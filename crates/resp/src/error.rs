@@ -240,6 +240,9 @@ pub enum CommandError {
     /// For sessions: HELLO with wrong credentials in AUTH.
     #[error("WRONGPASS invalid username-password pair or user is disabled.")]
     WrongPassword,
+    /// AUTH as a user as whom enough are logged in.
+    #[error("ERR max number of logins of this user reached")]
+    TooManyLogins,
     /// A command of a connection that is not logged in.
     #[error("NOAUTH Authentication required.")]
     NotLoggedIn,

@@ -28,6 +28,7 @@ mod cores;
 pub mod disk;
 mod file_watch;
 pub mod following;
+mod guests;
 mod handshakes;
 pub mod inbox;
 pub mod joint;

@@ -64,13 +64,15 @@ impl Tls {
         begun.inspect_err(|error| tracing::error!("no TLS session: {error}")).ok()
     }
 
-    /// The login of a client by its certificate; one without a login, if it names no user.
+    /// The login of a client by its certificate; one without a login, if it names no user, or one as whom
+    /// too many are logged in.
     pub fn login(&self, session: &TlsSession, published: &Published) -> Login {
         let mut login = Login::default();
         if self.names_users
             && let Some(name) = session.peer_name()
+            && let Err(why) = login.certify(published, name.as_bytes())
         {
-            login.certify(published, name.as_bytes());
+            tracing::debug!("the user of a certificate does not log in: {why}");
         }
         login
     }

@@ -2,6 +2,7 @@
 //! refused.
 
 use crate::file_watch::{FileWatch, Stamp, stamp};
+use crate::guests::Guests;
 use crate::start_error::StartError;
 use remora_acl::{DeleteError, Log, Published, Reason, Refusal, SetUserError, Users};
 use remora_layout::limits::{ACL_FILE_LOOK_MS, MAX_ACL_FILE_BYTES};
@@ -31,6 +32,10 @@ pub struct UserSettings {
     pub file: Option<PathBuf>,
     /// The password of `default`; it holds whatever the file says of that user's.
     pub password: Option<Password>,
+    /// Connections and sessions that may be logged in as one user; 0: as many as come.
+    pub most_logins: usize,
+    /// Connections of RESP and sessions over a network that one address may have; 0: as many as come.
+    pub most_of_address: usize,
 }
 
 /// Refusals since the start, by reason.
@@ -44,6 +49,8 @@ pub struct RefusalCounts {
     pub key: AtomicU64,
     /// Channels.
     pub channel: AtomicU64,
+    /// Logins of a user as whom enough were logged in.
+    pub logins: AtomicU64,
 }
 
 /// See the module's text.
@@ -56,6 +63,8 @@ pub struct UserTable {
     log: Mutex<Log>,
     /// Refusals since the start.
     pub refused: RefusalCounts,
+    /// Connections and sessions by address.
+    pub guests: Arc<Guests>,
 }
 
 /// Why ACL LOAD or ACL SAVE did nothing: the text of the error.
@@ -104,7 +113,12 @@ impl UserTable {
         let users = read(&settings);
         let users = users.map_err(|error| StartError::Config(format!("users: {error}")))?;
         let (log, refused) = (Mutex::default(), RefusalCounts::default());
-        Ok(Self { published: Published::new(users), settings, seen, log, refused })
+        let published = match settings.most_logins {
+            0 => Published::new(users),
+            most => Published::new(users).with_most_logins(most),
+        };
+        let guests = Arc::new(Guests::new(settings.most_of_address));
+        Ok(Self { published, settings, seen, log, refused, guests })
     }
 
     /// The table, for logins.

@@ -18,6 +18,7 @@ use remora_command_line::serving::{
 use remora_command_line::{unavailable, usage};
 use remora_fabric::verbs::is_software;
 use remora_server::{Config, Server, StartError};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 pub use settings::DEFAULT_MAX_MEMORY;
 use settings::{Layer, Settings};
 use std::io::Write;
@@ -61,6 +62,10 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             "this server tells the cluster that it is at {}, which only this machine reaches: with servers on several machines set bind, or announce",
             settings.bind
         );
+    }
+    if !settings.core_dumps {
+        let hidden = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        hidden.context("keeping the memory out of core dumps")?;
     }
     raise_descriptor_limit();
     socket::prepare(&settings.socket, settings.socket_is_default)?;

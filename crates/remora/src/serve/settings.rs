@@ -75,6 +75,20 @@ pub struct Layer {
     /// Its password. It is hidden from the list of processes.
     #[arg(long, env = super::secret::PEER_VARIABLE, value_name = "PASSWORD", hide_env_values = true)]
     pub peer_password: Option<Secret>,
+    /// Whether the kernel may write the server's memory to a file if it crashes,
+    /// and other processes of the same user of the machine may look into it
+    /// [default: false with users, a password or TLS, else true].
+    #[arg(long, env = "REMORA_CORE_DUMPS", value_name = "BOOL", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub core_dumps: Option<bool>,
+    /// Connections of RESP and sessions over a network that one address may have
+    /// at a time; 0: as many as come [default: 0].
+    #[arg(long, env = "REMORA_MAX_CLIENTS_PER_ADDRESS", value_name = "N")]
+    pub max_clients_per_address: Option<usize>,
+    /// Connections and sessions that may be logged in as one user at a time; 0:
+    /// as many as come [default: 0].
+    #[arg(long, env = "REMORA_MAX_CLIENTS_PER_USER", value_name = "N")]
+    pub max_clients_per_user: Option<usize>,
     /// Users who may have shared memory, such as alice,bob, if they may read
     /// everything [default: all who may].
     #[arg(long, env = "REMORA_SHM_USERS", value_name = "NAMES", value_delimiter = ',')]
@@ -290,6 +304,9 @@ impl Layer {
             tls_cert: self.tls_cert.or(below.tls_cert),
             tls_key: self.tls_key.or(below.tls_key),
             tls_ca: self.tls_ca.or(below.tls_ca),
+            core_dumps: self.core_dumps.or(below.core_dumps),
+            max_clients_per_address: self.max_clients_per_address.or(below.max_clients_per_address),
+            max_clients_per_user: self.max_clients_per_user.or(below.max_clients_per_user),
             shm_users: self.shm_users.or(below.shm_users),
             tls_auth_clients: self.tls_auth_clients.or(below.tls_auth_clients),
             tls_auth_clients_user: self.tls_auth_clients_user.or(below.tls_auth_clients_user),
@@ -386,6 +403,12 @@ pub struct Settings {
     pub announce: Option<String>,
     /// After which a silent server is taken for gone, ms.
     pub session_ms: u64,
+    /// Whether its memory may be dumped.
+    pub core_dumps: bool,
+    /// Connections and sessions of one address, at most; 0: as many as come.
+    pub max_clients_per_address: usize,
+    /// Logins of one user, at most; 0: as many as come.
+    pub max_clients_per_user: usize,
     /// Users who may have shared memory; none for all who may read everything.
     pub shm_users: Vec<String>,
     /// Transports of sessions.
@@ -459,6 +482,10 @@ impl Settings {
         let packets = layer.packets().packets()?;
         let max_memory = layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY);
         let by_rule = ByRule::of(Resources::of_this_process(max_memory.0));
+        let has_secrets = layer.users.is_some()
+            || layer.requirepass.is_some()
+            || layer.peer_password.is_some()
+            || layer.tls_key.is_some();
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),
@@ -482,6 +509,9 @@ impl Settings {
             }),
             cluster,
             transport: layer.transport.unwrap_or_default(),
+            core_dumps: layer.core_dumps.unwrap_or(!has_secrets),
+            max_clients_per_address: layer.max_clients_per_address.unwrap_or_default(),
+            max_clients_per_user: layer.max_clients_per_user.unwrap_or_default(),
             shm_users: named(layer.shm_users),
             rdma_devices: named(layer.rdma_devices),
             rdma_traffic_class: packets.traffic_class,
@@ -709,7 +739,12 @@ impl Settings {
 
     fn user_settings(&self) -> UserSettings {
         let password = self.requirepass.as_ref().and_then(Secret::password);
-        UserSettings { file: self.users.clone(), password }
+        UserSettings {
+            file: self.users.clone(),
+            password,
+            most_logins: self.max_clients_per_user,
+            most_of_address: self.max_clients_per_address,
+        }
     }
 
     fn tls(&self) -> anyhow::Result<Option<TlsSettings>> {

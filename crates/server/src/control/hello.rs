@@ -7,7 +7,7 @@ use crate::ring_session::{SessionRights, SessionUser};
 use crate::session::Session;
 use crate::thread_counts::count;
 use mio::Token;
-use remora_acl::{self as acl, Context, DEFAULT_USER, Login, Reason};
+use remora_acl::{self as acl, Context, DEFAULT_USER, Login, LoginError, Reason};
 use remora_fabric::detect::{Offer, Wanted, number_of};
 use remora_fabric::shm::decline;
 use remora_fabric::verbs::ClientSide;
@@ -195,8 +195,15 @@ impl Control {
         let name = if user.is_empty() { DEFAULT_USER } else { user };
         let mut login = Login::default();
         let names_one = !(user.is_empty() && password.is_empty());
-        let why = if names_one && !login.log_in(users.published(), name, password) {
-            Refusal::WrongPassword
+        let named = match names_one {
+            true => login.log_in(users.published(), name, password),
+            false => Ok(()),
+        };
+        let why = if let Err(why) = named {
+            match why {
+                LoginError::WrongPassword => Refusal::WrongPassword,
+                LoginError::TooMany => Refusal::TooManyOfUser,
+            }
         } else if !(login.review(users.published()) && login.is_logged_in()) {
             Refusal::NotLoggedIn
         } else {

@@ -27,6 +27,8 @@ const FIRST_HANDSHAKE: usize = 2;
 
 /// The reply to a client that is one too many (in Redis's words).
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+/// The reply to a client that is one too many of its address.
+const TOO_MANY_OF_ADDRESS: &[u8] = b"-ERR max number of clients of this address reached\r\n";
 /// The reply to a client for which the process has no descriptor.
 const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for another client: \
 close some, or raise its limit of open files (ulimit -n)\r\n";
@@ -133,7 +135,11 @@ impl Acceptor {
         }
         set_options(&socket);
         let Some(tls) = &self.shared.tls else {
-            return self.hand_over(ClientStream::Plain(socket), peer, RespClient::default());
+            let Some(guest) = self.shared.users.guests.enter(peer) else {
+                let _ = socket.write(TOO_MANY_OF_ADDRESS);
+                return;
+            };
+            return self.hand_over(ClientStream::Plain(socket, guest), peer, RespClient::default());
         };
         let Some(session) = tls.begin() else { return };
         let begun =
@@ -161,8 +167,12 @@ impl Acceptor {
             let _ = stream.write(TOO_MANY);
             return;
         }
+        let Some(guest) = self.shared.users.guests.enter(peer) else {
+            let _ = stream.write(TOO_MANY_OF_ADDRESS);
+            return;
+        };
         let client = RespClient { login, ..RespClient::default() };
-        self.hand_over(ClientStream::Tls(Box::new(stream)), peer, client);
+        self.hand_over(ClientStream::Tls(Box::new(stream), guest), peer, client);
     }
 
     /// Gives a client to the thread that has the fewest.

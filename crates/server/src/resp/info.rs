@@ -255,6 +255,8 @@ impl Facts<'_> {
             ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("rejected_connections", load(&counts.connections_rejected)),
+            ("rejected_connections_of_address", load(&self.shared.users.guests.refused)),
+            ("rejected_logins_of_user", load(&refused.logins)),
             ("tls_handshakes", tls(|tls| &tls.counts.done)),
             ("tls_handshakes_failed", tls(|tls| &tls.counts.failed)),
             ("tls_handshakes_timed_out", tls(|tls| &tls.counts.timed_out)),

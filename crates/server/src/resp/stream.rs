@@ -1,23 +1,24 @@
 //! A RESP client's stream of bytes: plain, or TLS.
 
+use crate::guests::Guest;
 use remora_frontend::ByteStream;
 use remora_tls::TlsStream;
 use std::io::{Read, Result, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A socket that never blocks, plain or encrypted.
+/// A socket that never blocks, plain or encrypted. While it is there, it counts among the guests.
 pub enum ClientStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream>),
+    Plain(TcpStream, Guest),
+    Tls(Box<TlsStream>, Guest),
 }
 
 impl Read for ClientStream {
     #[inline]
     fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         match self {
-            Self::Plain(socket) => socket.read(into),
-            Self::Tls(stream) => stream.read(into),
+            Self::Plain(socket, _) => socket.read(into),
+            Self::Tls(stream, _) => stream.read(into),
         }
     }
 }
@@ -26,8 +27,8 @@ impl ByteStream for ClientStream {
     #[inline]
     fn has_more(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
-            Self::Tls(stream) => stream.session().has_more(),
+            Self::Plain(..) => false,
+            Self::Tls(stream, _) => stream.session().has_more(),
         }
     }
 }
@@ -36,8 +37,8 @@ impl Write for ClientStream {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         match self {
-            Self::Plain(socket) => socket.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
+            Self::Plain(socket, _) => socket.write(bytes),
+            Self::Tls(stream, _) => stream.write(bytes),
         }
     }
 
@@ -49,8 +50,8 @@ impl Write for ClientStream {
 impl AsFd for ClientStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Plain(socket) => socket.as_fd(),
-            Self::Tls(stream) => stream.as_fd(),
+            Self::Plain(socket, _) => socket.as_fd(),
+            Self::Tls(stream, _) => stream.as_fd(),
         }
     }
 }

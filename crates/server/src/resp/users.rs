@@ -3,8 +3,9 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::info;
+use crate::thread_counts::count;
 use crate::users::UserTable;
-use remora_acl::{Context, DEFAULT_USER, Denied, Reason, Refusal};
+use remora_acl::{Context, DEFAULT_USER, Denied, LoginError, Reason, Refusal};
 use remora_resp::request::{AclRequest, Hello};
 use remora_resp::spec::Flag;
 use remora_resp::table::{Called, called};
@@ -120,11 +121,18 @@ impl<H: Host> RespExecutor<H> {
             // There is one user, who needs no password.
             return if name == DEFAULT_USER { Ok(()) } else { Err(CommandError::WrongPassword) };
         };
-        if responder.client.login.log_in(users.published(), name, password) {
-            return Ok(());
-        }
+        let why = match responder.client.login.log_in(users.published(), name, password) {
+            Ok(()) => return Ok(()),
+            Err(why) => why,
+        };
         self.note(users, responder, (Reason::Auth, command), name);
-        Err(CommandError::WrongPassword)
+        Err(match why {
+            LoginError::WrongPassword => CommandError::WrongPassword,
+            LoginError::TooMany => {
+                count(&users.refused.logins, 1);
+                CommandError::TooManyLogins
+            }
+        })
     }
 
     /// ACL.

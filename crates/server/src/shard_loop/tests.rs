@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Config;
+use crate::guests::Guest;
 use crate::server::Server;
 use remora_arena::{AsleepWord, Mapping, Owner, Words};
 use remora_engine::ShardOptions;
@@ -28,7 +29,10 @@ fn connection() -> (TcpStream, Handed) {
     stream.set_nonblocking(true).unwrap();
     (
         client,
-        Handed { stream: ClientStream::Plain(stream), connection: Connection::new(peer, 1_000) },
+        Handed {
+            stream: ClientStream::Plain(stream, Guest::default()),
+            connection: Connection::new(peer, 1_000),
+        },
     )
 }
 

@@ -1,0 +1,30 @@
+//! How many are logged in as a user.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The count of a user's logins: all versions of the user share it.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Seats(Arc<AtomicUsize>);
+
+/// One login among those that are counted; it counts until its last copy ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat(#[expect(dead_code, reason = "its end counts")] Arc<Taken>);
+
+#[derive(Debug)]
+struct Taken(Seats);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Seats {
+    /// Takes one, if there are fewer than `most`.
+    pub(crate) fn take(&self, most: usize) -> Option<Seat> {
+        let one_more = |taken| (taken < most).then_some(taken + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Seat(Arc::new(Taken(self.clone()))))
+    }
+}

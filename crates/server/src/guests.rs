@@ -1,0 +1,87 @@
+//! How many connections and sessions there are of each address.
+//!
+//! Invariant: each counts until its [`Guest`] ends, and the table has no address without one.
+
+use crate::thread_counts::count;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Guests {
+    /// Of one address, at most; 0: as many as come.
+    most: usize,
+    of_address: Mutex<HashMap<IpAddr, usize>>,
+    /// Turned away since the start.
+    pub refused: AtomicU64,
+}
+
+/// A connection or session that counts.
+#[derive(Debug, Default)]
+pub struct Guest(Option<(Arc<Guests>, IpAddr)>);
+
+impl Guests {
+    /// Nobody is there. `most` of one address; 0: as many as come.
+    pub fn new(most: usize) -> Self {
+        Self { most, of_address: Mutex::default(), refused: AtomicU64::new(0) }
+    }
+
+    /// One more of an address, if it may have one.
+    pub fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
+        if self.most == 0 {
+            return Some(Guest(None));
+        }
+        let ip = peer.ip().to_canonical();
+        let mut of_address = self.lock();
+        let many = of_address.entry(ip).or_default();
+        if *many >= self.most {
+            count(&self.refused, 1);
+            return None;
+        }
+        *many += 1;
+        Some(Guest(Some((Arc::clone(self), ip))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.of_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let Some((guests, ip)) = &self.0 else { return };
+        let mut of_address = guests.lock();
+        if let Some(many) = of_address.get_mut(ip) {
+            *many -= 1;
+            if *many == 0 {
+                of_address.remove(ip);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_so_many_and_no_more() {
+        let guests = Arc::new(Guests::new(2));
+        let peer = |text: &str| text.parse().unwrap();
+        let one = guests.enter(peer("10.0.0.1:1")).unwrap();
+        // The same one by IPv6.
+        let two = guests.enter(peer("[::ffff:10.0.0.1]:2")).unwrap();
+        assert!(guests.enter(peer("10.0.0.1:3")).is_none());
+        let other = guests.enter(peer("10.0.0.2:1")).unwrap();
+        drop(one);
+        let three = guests.enter(peer("10.0.0.1:4")).unwrap();
+        assert_eq!(guests.refused.load(std::sync::atomic::Ordering::Relaxed), 1);
+        drop((two, other, three));
+        assert!(guests.lock().is_empty());
+        let open = Arc::new(Guests::new(0));
+        let all: Vec<_> = (0..9).map(|_| open.enter(peer("10.0.0.1:1")).unwrap()).collect();
+        assert!(open.lock().is_empty() && all.len() == 9);
+    }
+}
