@@ -12,21 +12,21 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-struct Place {
+pub(crate) struct Place {
     directory: TempDir,
     authority: Authority,
     server: Identity,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let authority = Authority::new(directory.path(), "ours");
         let server = authority.certify("server");
         Self { directory, authority, server }
     }
 
-    fn start(&self, flags: &[&str]) -> ServerProcess {
+    pub(crate) fn start(&self, flags: &[&str]) -> ServerProcess {
         let cert = format!("--tls-cert={}", self.server.certificate.display());
         let key = format!("--tls-key={}", self.server.key.display());
         ServerProcess::start(&[&[cert.as_str(), key.as_str()], flags].concat())
@@ -36,7 +36,7 @@ impl Place {
         format!("--tls-ca={}", self.authority.file().display())
     }
 
-    fn client(&self, identity: Option<&Identity>) -> ClientTls {
+    pub(crate) fn client(&self, identity: Option<&Identity>) -> ClientTls {
         let identity = identity.map(|of| (of.certificate.as_path(), of.key.as_path()));
         ClientTls::load(self.authority.file(), identity).unwrap()
     }
@@ -44,7 +44,7 @@ impl Place {
 
 /// A connection, or why there is none. In TLS 1.3 a client learns with its first read that it is
 /// refused.
-fn connect(server: SocketAddr, client: &ClientTls) -> Result<TlsStream, String> {
+pub(crate) fn connect(server: SocketAddr, client: &ClientTls) -> Result<TlsStream, String> {
     let socket = TcpStream::connect(server).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut session = client.begin("localhost").unwrap();
@@ -53,7 +53,7 @@ fn connect(server: SocketAddr, client: &ClientTls) -> Result<TlsStream, String> 
 }
 
 /// One request; its reply is a line, or a bulk string of one line.
-fn call(stream: &mut TlsStream, request: &str) -> Result<String, String> {
+pub(crate) fn call(stream: &mut TlsStream, request: &str) -> Result<String, String> {
     let words: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
     stream.write_all(&encode(&words)).map_err(|error| error.to_string())?;
     let mut line = || {
@@ -69,7 +69,7 @@ fn call(stream: &mut TlsStream, request: &str) -> Result<String, String> {
     if first.starts_with('$') && first != "$-1" { line() } else { Ok(first) }
 }
 
-fn info(stream: &mut TlsStream, name: &str) -> u64 {
+pub(crate) fn info(stream: &mut TlsStream, name: &str) -> u64 {
     stream.write_all(&encode(&[b"INFO"])).unwrap();
     let mut text = String::new();
     let mut bytes = [0; 65536];
