@@ -5,10 +5,10 @@ use crate::tls::{Place, call, connect, info};
 use remora_layout::limits::MAX_ACL_LOG_ENTRIES;
 use remora_testing::in_own_process;
 use remora_tests::proc::{anonymous_kib, tasks};
-use remora_tests::{Resp, ServerProcess, Value, wait_until};
+use remora_tests::{DEADLINE, Resp, ServerProcess, Value, wait_until};
 use remora_tls::TlsStream;
 use rustix::net::{AddressFamily, SocketType, bind, socket};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread::{ScopedJoinHandle, scope};
@@ -21,10 +21,12 @@ const FLOODING: [Ipv4Addr; 4] = [
     Ipv4Addr::new(127, 0, 0, 4),
     Ipv4Addr::new(127, 0, 0, 5),
 ];
-/// Half-open handshakes of each.
-const HALF_OPEN: usize = 1_000;
+/// Half-open handshakes of each: of all more than may be under way, and fewer than 4,096 open files.
+const HALF_OPEN: usize = 700;
 /// How a ClientHello of TLS 1.2 or 1.3 begins: a handshake record of 512 bytes.
 const CLIENT_HELLO: [u8; 11] = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+/// Connections that come while the server stands still: more than the standard library would let wait.
+const BURST: usize = 400;
 /// Connections that send wrong passwords, and how many each of them sends.
 const GUESSERS: usize = 200;
 const GUESSES: usize = 100;
@@ -92,6 +94,23 @@ fn half_open_handshakes_hold_up_nobody() {
     assert_eq!(info(&mut established, "tls_handshakes_failed"), 0);
     for mut stream in flood {
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it has ended, without a reply");
+    }
+}
+
+#[test]
+fn a_burst_of_connections_waits_to_be_accepted() {
+    let server = ServerProcess::start(&["--shards=1", "--pin=false"]);
+    // Nobody accepts meanwhile.
+    server.signal(Signal::STOP);
+    let connect = || TcpStream::connect_timeout(&server.resp_address(), DEADLINE);
+    let burst: Result<Vec<TcpStream>, _> = (0..BURST).map(|_| connect()).collect();
+    server.signal(Signal::CONT);
+    for mut stream in burst.unwrap() {
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
     }
 }
 

@@ -13,30 +13,35 @@ use std::process::Command;
 use tempfile::TempDir;
 
 pub(crate) struct Place {
-    directory: TempDir,
-    authority: Authority,
-    server: Identity,
+    pub directory: TempDir,
+    pub authority: Authority,
+    pub server: Identity,
 }
 
 impl Place {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let authority = Authority::new(directory.path(), "ours");
         let server = authority.certify("server");
         Self { directory, authority, server }
     }
 
-    pub(crate) fn start(&self, flags: &[&str]) -> ServerProcess {
-        let cert = format!("--tls-cert={}", self.server.certificate.display());
-        let key = format!("--tls-key={}", self.server.key.display());
-        ServerProcess::start(&[&[cert.as_str(), key.as_str()], flags].concat())
+    /// The flags of a server with TLS.
+    pub fn flags(&self) -> [String; 2] {
+        let (certificate, key) = (&self.server.certificate, &self.server.key);
+        [format!("--tls-cert={}", certificate.display()), format!("--tls-key={}", key.display())]
     }
 
-    fn ca(&self) -> String {
+    pub fn start(&self, flags: &[&str]) -> ServerProcess {
+        let own = self.flags();
+        ServerProcess::start(&[&[own[0].as_str(), &own[1]], flags].concat())
+    }
+
+    pub fn ca(&self) -> String {
         format!("--tls-ca={}", self.authority.file().display())
     }
 
-    pub(crate) fn client(&self, identity: Option<&Identity>) -> ClientTls {
+    pub fn client(&self, identity: Option<&Identity>) -> ClientTls {
         let identity = identity.map(|of| (of.certificate.as_path(), of.key.as_path()));
         ClientTls::load(self.authority.file(), identity).unwrap()
     }
