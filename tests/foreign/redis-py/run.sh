@@ -23,7 +23,7 @@ mkdir -p "$1"
 directory=$(cd "$1" && pwd)
 wanted=$(cat "$here"/{requirements,source}.txt)
 if [[ $(cat "$directory/has" 2>/dev/null) != "$wanted" ]]; then
-    rm -rf "$directory"/{has,lib,source}
+    rm -rf "${directory:?}"/{has,lib,source}
     pip=("$python" -m pip --quiet --disable-pip-version-check)
     "${pip[@]}" install --no-deps --require-hashes --only-binary :all: --root-user-action ignore \
         --target "$directory/lib" --requirement "$here/requirements.txt"
