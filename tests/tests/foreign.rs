@@ -5,6 +5,9 @@ use remora_testing::Authority;
 use remora_tests::{ServerProcess, run_foreign_suite};
 use tempfile::TempDir;
 
+/// A file of Debian's package of TLS for Tcl, which is there on all architectures.
+const TCL_TLS: &str = "/usr/share/doc/tcl-tls/copyright";
+
 /// The number before a word in a line that begins so.
 fn count(said: &str, line: &str, word: &str) -> u64 {
     let line = said.lines().find(|found| found.starts_with(line)).expect("it sums up");
@@ -13,12 +16,21 @@ fn count(said: &str, line: &str, word: &str) -> u64 {
     words[at - 1].parse().expect("a number")
 }
 
-#[test]
-fn redis_tests_of_users_pass() {
-    let Some(said) = run_foreign_suite("redis", &["tclsh"], &[]) else { return };
+fn redis_tests(needs: &[&str], arguments: &[String]) {
+    let Some(said) = run_foreign_suite("redis", needs, arguments) else { return };
     println!("{}", said.lines().last().unwrap());
     assert_eq!(count(&said, "redis:", "passed"), 94);
     assert_eq!(count(&said, "redis:", "do"), 36);
+}
+
+#[test]
+fn redis_tests_of_users_pass() {
+    redis_tests(&["tclsh"], &[]);
+}
+
+#[test]
+fn redis_tests_of_users_pass_over_tls() {
+    redis_tests(&["tclsh", TCL_TLS, "openssl"], &["--tls".to_owned()]);
 }
 
 #[test]
