@@ -69,7 +69,7 @@ fn half_open_handshakes_hold_up_nobody() {
     let flood: Vec<TcpStream> = scope(|scope| {
         let floods = FLOODING.map(|from| scope.spawn(move || half_open(from, address)));
         // A client that is there is served, and so is one that comes.
-        while gets < 200 || !floods.iter().all(ScopedJoinHandle::is_finished) {
+        while gets < 2_000 || !floods.iter().all(ScopedJoinHandle::is_finished) {
             for _ in 0..20 {
                 assert_eq!(call(&mut established, "GET k").unwrap(), "v");
                 gets += 1;
