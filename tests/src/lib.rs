@@ -7,6 +7,7 @@ mod clean;
 mod client_program;
 mod disk;
 mod file_fixture;
+mod foreign;
 mod own_server;
 mod ports;
 mod postgres;
@@ -29,6 +30,7 @@ pub use clean::{check_numbers, is_empty, json, json_of, run_clean, run_command_c
 pub use client_program::{ClientProgram, Library, Outcomes, WRITERS};
 pub use disk::UnreliableDisk;
 pub use file_fixture::FileFixture;
+pub use foreign::run_foreign_suite;
 pub use own_server::own_config;
 pub use ports::free_port;
 pub use postgres::PostgresServer;

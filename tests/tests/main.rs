@@ -70,6 +70,8 @@ mod synced;
 
 // RESP, beside Redis and by its tools.
 mod digest;
+mod floods;
+mod foreign;
 mod redis_cli;
 mod redis_clients;
 mod redis_cluster;

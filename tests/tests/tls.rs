@@ -12,31 +12,36 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-struct Place {
-    directory: TempDir,
-    authority: Authority,
-    server: Identity,
+pub(crate) struct Place {
+    pub directory: TempDir,
+    pub authority: Authority,
+    pub server: Identity,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let authority = Authority::new(directory.path(), "ours");
         let server = authority.certify("server");
         Self { directory, authority, server }
     }
 
-    fn start(&self, flags: &[&str]) -> ServerProcess {
-        let cert = format!("--tls-cert={}", self.server.certificate.display());
-        let key = format!("--tls-key={}", self.server.key.display());
-        ServerProcess::start(&[&[cert.as_str(), key.as_str()], flags].concat())
+    /// The flags of a server with TLS.
+    pub fn flags(&self) -> [String; 2] {
+        let (certificate, key) = (&self.server.certificate, &self.server.key);
+        [format!("--tls-cert={}", certificate.display()), format!("--tls-key={}", key.display())]
     }
 
-    fn ca(&self) -> String {
+    pub fn start(&self, flags: &[&str]) -> ServerProcess {
+        let own = self.flags();
+        ServerProcess::start(&[&[own[0].as_str(), &own[1]], flags].concat())
+    }
+
+    pub fn ca(&self) -> String {
         format!("--tls-ca={}", self.authority.file().display())
     }
 
-    fn client(&self, identity: Option<&Identity>) -> ClientTls {
+    pub fn client(&self, identity: Option<&Identity>) -> ClientTls {
         let identity = identity.map(|of| (of.certificate.as_path(), of.key.as_path()));
         ClientTls::load(self.authority.file(), identity).unwrap()
     }
@@ -44,7 +49,7 @@ impl Place {
 
 /// A connection, or why there is none. In TLS 1.3 a client learns with its first read that it is
 /// refused.
-fn connect(server: SocketAddr, client: &ClientTls) -> Result<TlsStream, String> {
+pub(crate) fn connect(server: SocketAddr, client: &ClientTls) -> Result<TlsStream, String> {
     let socket = TcpStream::connect(server).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut session = client.begin("localhost").unwrap();
@@ -53,7 +58,7 @@ fn connect(server: SocketAddr, client: &ClientTls) -> Result<TlsStream, String> 
 }
 
 /// One request; its reply is a line, or a bulk string of one line.
-fn call(stream: &mut TlsStream, request: &str) -> Result<String, String> {
+pub(crate) fn call(stream: &mut TlsStream, request: &str) -> Result<String, String> {
     let words: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
     stream.write_all(&encode(&words)).map_err(|error| error.to_string())?;
     let mut line = || {
@@ -69,7 +74,7 @@ fn call(stream: &mut TlsStream, request: &str) -> Result<String, String> {
     if first.starts_with('$') && first != "$-1" { line() } else { Ok(first) }
 }
 
-fn info(stream: &mut TlsStream, name: &str) -> u64 {
+pub(crate) fn info(stream: &mut TlsStream, name: &str) -> u64 {
     stream.write_all(&encode(&[b"INFO"])).unwrap();
     let mut text = String::new();
     let mut bytes = [0; 65536];

@@ -1036,6 +1036,10 @@ pub const RESP_BALANCE_BUSY_PERCENT: u64 = 50;
 pub const RESP_MAX_CLIENT_NAME_BYTES: usize = 1024;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
+/// TCP connections that the kernel keeps for a listener until the server accepts them: as many as Linux
+/// allows by default (`net.core.somaxconn`). The first packet of one more is dropped, and its client
+/// sends it again a second later.
+pub const TCP_BACKLOG: i32 = 4096;
 
 // Message rings, and how a shard polls them.
 

@@ -38,7 +38,7 @@ use remora_layout::hash::checksum;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, LOG_HELD_BYTES, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS,
     MIN_ARENA_BYTES, POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
-    SMALLEST_CHUNK_BUCKETS,
+    SMALLEST_CHUNK_BUCKETS, TCP_BACKLOG,
 };
 use remora_layout::slot::SlotTable;
 use remora_resp::cluster::ClusterFacts;
@@ -675,6 +675,11 @@ fn buckets_per_shard(config: &Config, arena_bytes: u64) -> Result<u64, StartErro
 }
 
 fn bind_tcp(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address)
-        .map_err(|source| StartError::Listen { what: address.to_string(), source })
+    let listen = || {
+        let listener = TcpListener::bind(address)?;
+        // The standard library's backlog is 128.
+        rustix::net::listen(&listener, TCP_BACKLOG)?;
+        Ok(listener)
+    };
+    listen().map_err(|source| StartError::Listen { what: address.to_string(), source })
 }
