@@ -16,6 +16,7 @@ pub fn own_config(socket: &Path) -> Config {
         tls: None,
         shm_users: Vec::new(),
         peer_login: Default::default(),
+        peer_tls: None,
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),
         fabric_address: None,

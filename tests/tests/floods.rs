@@ -2,7 +2,8 @@
 //! served meanwhile, and what the server keeps is bounded.
 
 use crate::tls::{Place, call, connect, info};
-use remora_layout::limits::MAX_ACL_LOG_ENTRIES;
+use remora_client_core::{Address, Options, Path, Session, SetOptions, Wanted};
+use remora_layout::limits::{MAX_ACL_LOG_ENTRIES, MAX_SILENT_CLIENTS};
 use remora_testing::in_own_process;
 use remora_tests::proc::{anonymous_kib, tasks};
 use remora_tests::{DEADLINE, Resp, ServerProcess, Value, wait_until};
@@ -206,4 +207,27 @@ fn thousands_of_tls_connections_are_served_and_cost_nothing_idle() {
         assert_eq!(info(&mut first, "connected_clients"), connections as u64);
         assert_eq!(info(&mut first, "tls_handshakes_failed"), 0);
     });
+}
+
+/// Clients of `fabric_address` that connect and say nothing take no descriptors from the others: a client that
+/// speaks has its session, and the oldest silent one ends.
+#[test]
+fn silent_clients_of_sessions_hold_up_nobody() {
+    raise_open_files();
+    let server = ServerProcess::start(&["--shards=1", "--fabric-address=127.0.0.1:0"]);
+    let mut admin = server.resp();
+    let Value::Array(told) = admin.call("CONFIG GET fabric_address") else { panic!("no array") };
+    let Some(Value::Bulk(fabric)) = told.last() else { panic!("no address") };
+    let fabric: SocketAddr = std::str::from_utf8(fabric).unwrap().parse().unwrap();
+    let flood: Vec<_> =
+        (0..MAX_SILENT_CLIENTS + 300).map(|_| TcpStream::connect(fabric).unwrap()).collect();
+    let options = Options { transport: Wanted::Tcp, ..Options::default() };
+    let mut session = Session::connect(Address::Tcp(fabric), &options).unwrap();
+    session.set(b"k", b"v", SetOptions::default()).unwrap();
+    wait_until("all have come", || admin.info("hellos_dropped") >= 300);
+    for mut stream in &flood[..300] {
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it has ended, without a reply");
+    }
+    assert_eq!(session.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
 }

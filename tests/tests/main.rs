@@ -81,6 +81,7 @@ mod session_rights;
 mod session_users;
 mod shard_threads;
 mod tls;
+mod tls_fabric;
 mod users;
 
 // Clusters.

@@ -154,3 +154,27 @@ fn remoras_commands_are_the_user_of_their_environment() {
         Transport::Shm
     );
 }
+
+/// Sessions count among the clients of their address and of their user, as connections of RESP do.
+#[test]
+fn sessions_of_an_address_and_of_a_user_are_bounded() {
+    let flags = ["--max-clients-per-address=4", "--max-clients-per-user=2"];
+    let (server, mut admin, [shm, tcp]) = start(&flags);
+    assert_eq!(admin.call("ACL SETUSER u on >pass ~* &* +@all"), Value::ok());
+    let of_u = || Credentials::new("u", "pass");
+    let one = session(&tcp, of_u()).unwrap();
+    let two = session(&shm, of_u()).unwrap();
+    for way in [&shm, &tcp] {
+        assert_eq!(refusal(session(way, of_u())), Refusal::TooManyOfUser);
+    }
+    drop(two);
+    let top = || Credentials::new("", "top");
+    wait_until("a login is free", || session(&shm, of_u()).is_ok());
+    // The address has one connection of RESP and one session; those over shared memory have none.
+    let other = session(&tcp, top()).unwrap();
+    let _connection = server.resp();
+    wait_until("it is full", || admin.info("connected_sessions_tcp") == 2);
+    assert_eq!(refusal(session(&tcp, top())), Refusal::TooManyOfAddress);
+    drop((one, other));
+    wait_until("there is room", || session(&tcp, top()).is_ok());
+}

@@ -112,7 +112,7 @@ pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
-pub use remora_fabric::{Address, Credentials, Transport, Wake};
+pub use remora_fabric::{Address, ClientTlsSettings, Credentials, Transport, Wake};
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_index::btree::FatRootLimits;
 pub use remora_index::rtree::{Object, Query};

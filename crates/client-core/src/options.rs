@@ -4,7 +4,7 @@ use crate::admission::ConcurrencyLimit;
 use crate::choose::{Policy, Predictor, last_heartbeat};
 use remora_fabric::detect::Wanted;
 use remora_fabric::verbs::Packets;
-use remora_fabric::{Credentials, Dialling, HELLO_TIMEOUT, Wake};
+use remora_fabric::{ClientTlsSettings, Credentials, Dialling, HELLO_TIMEOUT, Wake};
 use remora_layout::database::Database;
 use remora_layout::limits::DATA_BUFFER_BYTES;
 use remora_protocol::{Condition, Expiry};
@@ -69,6 +69,8 @@ pub struct Options {
     pub max_lag: Option<Duration>,
     /// The user that the client logs in as; by default `default`, without a password.
     pub credentials: Credentials,
+    /// TLS with servers that are reached by TCP; `None`: the client speaks none.
+    pub tls: Option<ClientTlsSettings>,
     /// How long to retry at a server that is busy with connecting others.
     pub connect_timeout: Duration,
     /// How long to wait for each answer of a server while connecting.
@@ -96,6 +98,7 @@ impl Default for Options {
             timeout: Duration::from_secs(5),
             max_lag: None,
             credentials: Credentials::default(),
+            tls: None,
             connect_timeout: Duration::from_secs(30),
             hello_timeout: HELLO_TIMEOUT,
             ends_when_silent: false,
@@ -109,6 +112,7 @@ impl Options {
         Dialling {
             wanted: self.transport,
             credentials: self.credentials.clone(),
+            tls: self.tls.clone(),
             packets: self.rdma_packets,
             backoff: self.connect_timeout,
             hello_timeout: self.hello_timeout,

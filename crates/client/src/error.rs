@@ -343,6 +343,9 @@ impl ConnectError {
                 ConnectFailure::TransportUnavailable
             }
             core::ConnectError::NotAServer { .. } => ConnectFailure::NotAServer,
+            core::ConnectError::NeedsTls { .. } | core::ConnectError::Tls { .. } => {
+                ConnectFailure::Tls
+            }
             core::ConnectError::NoPointerSharing { .. }
             | core::ConnectError::PointerFile { .. } => ConnectFailure::NoPointerSharing,
             core::ConnectError::Memory(_)
@@ -388,6 +391,8 @@ pub enum ConnectFailure {
     TransportUnavailable,
     /// The peer is no Remora server of this version.
     NotAServer,
+    /// One side speaks TLS and the other does not, or they do not trust each other's certificates.
+    Tls,
     /// The options ask for shared pointers, and they are not available.
     NoPointerSharing,
     /// The operating system refused something, or the link failed at once.

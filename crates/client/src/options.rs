@@ -148,6 +148,39 @@ impl Options {
         self
     }
 
+    /// TLS with servers that are reached by TCP, whose certificates have to be of the authorities in this
+    /// file of PEM, and to hold the name or the address that is dialled. The file is read with each
+    /// connection. Over RDMA only the set-up is encrypted, shared memory needs none.
+    ///
+    /// ```
+    /// # use remora_client::Options;
+    /// let options = Options::default().tls("/etc/remora/ca.pem");
+    /// ```
+    #[must_use]
+    pub fn tls(mut self, authorities: impl Into<PathBuf>) -> Self {
+        self.core.tls = Some(core::ClientTlsSettings::new(authorities));
+        self
+    }
+
+    /// The same, and the client shows this certificate, whose private key is in the second file: for
+    /// servers that ask for one.
+    ///
+    /// ```
+    /// # use remora_client::Options;
+    /// let options = Options::default().tls_as("/etc/remora/ca.pem", "me.pem", "me.key");
+    /// ```
+    #[must_use]
+    pub fn tls_as(
+        mut self,
+        authorities: impl Into<PathBuf>,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        let tls = core::ClientTlsSettings::new(authorities);
+        self.core.tls = Some(tls.with_identity(certificate, key));
+        self
+    }
+
     /// How sessions fetch values if a handle does not say otherwise.
     ///
     /// ```

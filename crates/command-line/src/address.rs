@@ -1,7 +1,7 @@
 //! The address of a server: `--server ADDR` names its Unix socket or its RESP port, and the server
 //! reports the other.
 
-use crate::credentials::credentials;
+use crate::credentials::options_of_environment;
 use crate::failure::{unavailable, usage};
 use crate::options::Transport;
 use crate::resp_connection::Connection;
@@ -116,7 +116,7 @@ pub fn connect(
     address: impl Into<remora_client_core::Address>,
     options: &Options,
 ) -> anyhow::Result<Client> {
-    Client::connect(address, &Options { credentials: credentials(), ..options.clone() })
+    Client::connect(address, &options_of_environment(options))
         .map_err(|error| unavailable(format!("{:#}", anyhow::Error::new(error))))
 }
 

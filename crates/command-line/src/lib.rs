@@ -15,6 +15,7 @@ mod options;
 mod puts;
 mod rdma_packets;
 mod resp_connection;
+mod resp_stream;
 mod server_process;
 pub mod serving;
 pub mod shards;

@@ -1,14 +1,15 @@
 //! A small blocking RESP client: commands are gathered, sent together, and
 //! their replies read one after the other.
 
-use crate::credentials::credentials;
-use anyhow::{Context, bail};
+use crate::credentials::{credentials, tls};
+use crate::resp_stream::RespStream;
+use anyhow::{Context, anyhow, bail};
 use remora_client_core::Credentials;
 use remora_resp::Value;
 use remora_resp::wire::{ParsedValue, encode};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// A peer that is silent for so long is not coming back.
@@ -17,9 +18,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Room for several replies to a pipeline of small values.
 const FIRST_BUFFER_BYTES: usize = 64 << 10;
 
-/// A blocking connection, over TCP.
+/// A blocking connection, over TCP, plain or with TLS.
 #[derive(Debug)]
-pub struct Connection<S = TcpStream> {
+pub struct Connection<S = RespStream> {
     stream: S,
     out: Vec<u8>,
     buffer: Vec<u8>,
@@ -38,13 +39,14 @@ impl Connection {
             .to_socket_addrs()
             .with_context(|| format!("\"{address}\" is no HOST:PORT"))?
             .collect();
-        let mut last = None;
+        let (mut last, tls) = (None, tls()?);
         for candidate in addresses {
             match TcpStream::connect_timeout(&candidate, CONNECT_LIMIT) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(BACKOFF))?;
                     stream.set_write_timeout(Some(BACKOFF))?;
+                    let stream = RespStream::over(stream, (address, tls.as_ref()))?;
                     let mut connection = Self::over(stream);
                     connection.log_in(&credentials())?;
                     return Ok(connection);
@@ -81,8 +83,8 @@ impl Connection {
     /// # Errors
     /// The limit is 0, or the socket is gone.
     pub fn limit_waiting(&self, limit: Duration) -> anyhow::Result<()> {
-        self.stream.set_read_timeout(Some(limit))?;
-        self.stream.set_write_timeout(Some(limit))?;
+        self.stream.socket().set_read_timeout(Some(limit))?;
+        self.stream.socket().set_write_timeout(Some(limit))?;
         Ok(())
     }
 
@@ -90,13 +92,13 @@ impl Connection {
     ///
     /// # Errors
     /// The socket is gone.
-    pub fn end_sending(&self) -> anyhow::Result<()> {
-        Ok(self.stream.shutdown(Shutdown::Write)?)
+    pub fn end_sending(&mut self) -> anyhow::Result<()> {
+        Ok(self.stream.end_sending()?)
     }
 
     /// Whether the peer is on this machine.
     pub fn peer_is_local(&self) -> bool {
-        self.stream.peer_addr().is_ok_and(|address| address.ip().is_loopback())
+        self.stream.socket().peer_addr().is_ok_and(|address| address.ip().is_loopback())
     }
 }
 
@@ -151,7 +153,8 @@ impl<S: Read + Write> Connection<S> {
         let used = loop {
             // Parsed twice, here for its length only: the borrow of a reply
             // that is returned must not hold over the reading below.
-            match Value::parse(&self.buffer[self.start..self.end])? {
+            let bytes = &self.buffer[self.start..self.end];
+            match Value::parse(bytes).map_err(|error| no_reply(bytes, error))? {
                 ParsedValue::Value { consumed, .. } => break consumed,
                 ParsedValue::Incomplete { need } => {
                     // At least this many bytes: otherwise a long reply is parsed too often.
@@ -250,6 +253,14 @@ impl<S: Read + Write> Connection<S> {
             Value::Error(text) => bail!("the server says: {}", String::from_utf8_lossy(text)),
             other => bail!("unexpected reply: {other:?}"),
         }
+    }
+}
+
+/// Why these bytes are no reply: a server with TLS answers to a client without it by an alert.
+fn no_reply(bytes: &[u8], error: impl Into<anyhow::Error>) -> anyhow::Error {
+    match bytes.starts_with(&[21, 3]) {
+        true => anyhow!("the server speaks TLS: name the file of its authority in REMORA_TLS_CA"),
+        false => error.into(),
     }
 }
 

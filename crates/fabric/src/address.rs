@@ -26,6 +26,11 @@ pub enum Address {
 pub struct UnknownAddress(String);
 
 impl Address {
+    /// Whether it is a Unix socket, on this machine.
+    pub const fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
     /// Where to connect: the addresses of a name, in the order of the resolver; none for a path.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use crate::credentials::Credentials;
 use crate::detect::Wanted;
 use crate::hello::HELLO_TIMEOUT;
 use crate::verbs::Packets;
+use remora_tls::ClientTlsSettings;
 use std::time::Duration;
 
 /// How a client makes a session.
@@ -13,6 +14,8 @@ pub struct Dialling {
     pub wanted: Wanted,
     /// The user that it logs in as.
     pub credentials: Credentials,
+    /// TLS with servers that are reached by TCP; `None`: they speak none.
+    pub tls: Option<ClientTlsSettings>,
     /// Packets of the queue pair, for RDMA.
     pub packets: Packets,
     /// How long to dial a busy server again.
@@ -26,6 +29,7 @@ impl Default for Dialling {
         Self {
             wanted: Wanted::default(),
             credentials: Credentials::default(),
+            tls: None,
             packets: Packets::default(),
             backoff: Duration::ZERO,
             hello_timeout: HELLO_TIMEOUT,

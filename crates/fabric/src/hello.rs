@@ -10,6 +10,7 @@ use remora_arena::MapError;
 use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PASSWORD_BYTES, PROTOCOL_VERSION, Refusal, ServerHello, USER_BYTES,
 };
+use remora_tls::TlsError;
 use std::path::PathBuf;
 use std::time::Duration;
 use zerocopy::FromZeros;
@@ -27,6 +28,22 @@ pub enum ConnectError {
         server: Address,
         /// The kernel's message.
         source: std::io::Error,
+    },
+    /// The server speaks TLS, and this client was to speak none.
+    #[error(
+        "the server at {server} speaks TLS: name the file of its authority (REMORA_TLS_CA for Remora's own commands, Options::tls in a program, peer_tls_ca of a server)"
+    )]
+    NeedsTls {
+        /// Where.
+        server: Address,
+    },
+    /// There is no TLS with the server.
+    #[error("no TLS with the server at {server}: {}", why.with_advice())]
+    Tls {
+        /// Where.
+        server: Address,
+        /// Why.
+        why: TlsError,
     },
     /// The server refused.
     #[error("the server at {server} refused the session: {refusal}")]
@@ -97,6 +114,16 @@ pub enum ConnectError {
     /// The kernel refused something else.
     #[error("cannot set up the session")]
     System(#[from] std::io::Error),
+}
+
+impl ConnectError {
+    /// The stream to this server has failed.
+    pub(crate) fn of_stream(server: Address, source: std::io::Error) -> Self {
+        match TlsError::of(&source) {
+            Some(why) => Self::Tls { server, why },
+            None => Self::Unreachable { server, source },
+        }
+    }
 }
 
 /// The result of a hello.

@@ -34,6 +34,7 @@ mod credentials;
 pub mod detect;
 mod dialling;
 mod hello;
+mod hello_stream;
 mod locks;
 mod pending_ops;
 pub mod remote;
@@ -52,7 +53,9 @@ pub use connect::{Connected, connect};
 pub use credentials::Credentials;
 pub use dialling::Dialling;
 pub use hello::{ConnectError, HELLO_TIMEOUT, client_hello};
+pub use hello_stream::HelloStream;
 pub use locks::LockWaits;
+pub use remora_tls::ClientTlsSettings;
 
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::time::Duration;

@@ -14,12 +14,13 @@ use crate::dialling::Dialling;
 use crate::hello::{ConnectError, Dialled, check_answer, hello_of};
 use crate::tcp::{self, TcpLink};
 use crate::verbs::{self, VerbsError, VerbsLink};
-use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
+use crate::{AnyLink, HelloStream, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{Mapping, ReadView, Words};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use remora_layout::session::mailbox_bytes;
+use remora_tls::{Progress, TlsError};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -27,6 +28,10 @@ use std::time::{Duration, Instant};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub use crate::client_regions::{CLIENT_LARGE, CLIENT_MAILBOX};
+
+/// The beginning of an alert of TLS (RFC 8446, 5.1 and 6): what a server with TLS answers to a hello
+/// without it.
+const TLS_ALERT: [u8; 2] = [21, 3];
 
 /// The header page of an arena, as of the start of the session.
 pub struct ArenaHeader {
@@ -167,6 +172,76 @@ fn reach(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
     Err(failed)
 }
 
+/// The name that the server's certificate has to hold.
+fn name_of(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.ip().to_canonical().to_string(),
+        Address::Host(name, _) => name.clone(),
+        Address::Unix(_) => String::new(),
+    }
+}
+
+/// Connects, and makes the handshake if there is to be TLS.
+fn open(address: &Address, dialling: &Dialling) -> Result<HelloStream, ConnectError> {
+    let server = || address.clone();
+    let no_tls = |why| match why {
+        // It has gone, or does not answer.
+        TlsError::Io(source) => ConnectError::Unreachable { server: server(), source },
+        why => ConnectError::Tls { server: server(), why },
+    };
+    // Before the server begins to wait for it.
+    let tls = dialling.tls.as_ref().map(|tls| tls.load()?.begin(&name_of(address)));
+    let session = tls.transpose().map_err(no_tls)?;
+    let stream = reach(address, dialling.hello_timeout)
+        .map_err(|source| ConnectError::Unreachable { server: server(), source })?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(dialling.hello_timeout))?;
+    stream.set_write_timeout(Some(dialling.hello_timeout))?;
+    let Some(mut session) = session else { return Ok(stream.into()) };
+    match session.handshake(&mut &stream).map_err(no_tls)? {
+        Progress::Done => Ok(HelloStream::encrypted_waiting(stream, session)),
+        // The socket blocks: its time is over.
+        Progress::WantsRead | Progress::WantsWrite => {
+            Err(no_tls(io::Error::from(io::ErrorKind::TimedOut).into()))
+        }
+    }
+}
+
+/// The first bytes of a server's hello.
+fn read_magic(
+    stream: &mut HelloStream,
+    magic: &mut [u8],
+    server: &dyn Fn() -> Address,
+) -> Result<(), ConnectError> {
+    let mut filled = 0;
+    while filled < magic.len() {
+        match stream.read(&mut magic[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(ConnectError::of_stream(server(), error)),
+        }
+    }
+    // The magic of a hello is an unknown command there, and more than the error does not come.
+    if magic[..filled].starts_with(b"-ERR") {
+        return Err(ConnectError::NotAServer {
+            server: server(),
+            what: "it answers as a server for RESP does; name its address for sessions, fabric_address",
+        });
+    }
+    // An alert is shorter than the magic.
+    if magic[..filled].starts_with(&TLS_ALERT) {
+        return Err(ConnectError::NeedsTls { server: server() });
+    }
+    match filled == magic.len() {
+        true => Ok(()),
+        false => {
+            let source = io::ErrorKind::UnexpectedEof.into();
+            Err(ConnectError::Unreachable { server: server(), source })
+        }
+    }
+}
+
 /// Says hello at a TCP address: returns a session, or another address to dial.
 pub(crate) fn dial(
     address: &Address,
@@ -174,27 +249,18 @@ pub(crate) fn dial(
     dialling: &Dialling,
 ) -> Result<Dialled<Connected>, ConnectError> {
     let server = || address.clone();
-    let unreachable = |source| ConnectError::Unreachable { server: server(), source };
+    let failed = |error| ConnectError::of_stream(server(), error);
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
     // Before the server begins to wait for it.
     let Dialling { credentials, packets, hello_timeout, .. } = dialling;
     let hello_timeout = *hello_timeout;
     let sent = hello_of(wanted, credentials)?;
-    let mut stream = reach(address, hello_timeout).map_err(unreachable)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(hello_timeout))?;
-    stream.set_write_timeout(Some(hello_timeout))?;
-    stream.write_all(sent.as_bytes()).map_err(unreachable)?;
+    let mut stream = open(address, dialling)?;
+    stream.write_all(sent.as_bytes()).map_err(failed)?;
     let mut hello = ServerHello::new_zeroed();
     let (magic, rest) = hello.as_mut_bytes().split_at_mut(size_of::<u64>());
-    stream.read_exact(magic).map_err(unreachable)?;
-    // The magic of a hello is an unknown command there, and more than the error does not come.
-    if magic.starts_with(b"-ERR") {
-        return Err(not_a_server(
-            "it answers as a server for RESP does; name its address for sessions, fabric_address",
-        ));
-    }
-    stream.read_exact(rest).map_err(unreachable)?;
+    read_magic(&mut stream, magic, &server)?;
+    stream.read_exact(rest).map_err(failed)?;
     let chosen = check_answer(&hello, &sent, &server)?;
     if !matches!(chosen, Transport::Tcp | Transport::Verbs) {
         return Ok(Dialled::Elsewhere(Box::new(hello)));

@@ -7,3 +7,4 @@ mod sim_conformance;
 mod tcp_batches;
 mod tcp_conformance;
 mod tcp_hostile;
+mod tls_conformance;

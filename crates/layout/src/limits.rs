@@ -110,6 +110,9 @@ pub const MAX_SET_UPS_WAITING: usize = 256;
 /// hold. A client takes some 20 ms to make its end, so this is as many as a server can make in that
 /// time.
 pub const MAX_HALF_OPEN: usize = 16;
+/// Clients that have asked for no session yet: one more ends the oldest of them. As many as there can be
+/// sessions: one that speaks at once is served, however many are silent.
+pub const MAX_SILENT_CLIENTS: usize = MAX_SESSIONS;
 /// The server tells a client that has waited this long for a queue pair to come again, before the
 /// client takes the silence for an answer, in ms.
 pub const SET_UP_WAIT_MS: u64 = 2_000;

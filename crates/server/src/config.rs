@@ -10,7 +10,7 @@ pub use remora_fabric::verbs::{Mtu, Packets};
 pub use remora_fabric::{Address, Credentials, Wake};
 pub use remora_replica::AskFor;
 pub use remora_storage::Promise;
-pub use remora_tls::{ClientCertificates, LeastVersion, ServerTlsSettings};
+pub use remora_tls::{ClientCertificates, ClientTlsSettings, LeastVersion, ServerTlsSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -33,6 +33,8 @@ pub struct Config {
     pub replica_of: Option<Address>,
     /// The user that it is at its primary, and at the other servers of its cluster.
     pub peer_login: Credentials,
+    /// TLS with them; `None`: it speaks none with them.
+    pub peer_tls: Option<ClientTlsSettings>,
     /// Whether it answers reads while it is a replica.
     pub replica_reads: ReplicaReads,
     /// The cluster that the server is of, whose coordinator says what it does: it begins as a replica
@@ -123,6 +125,7 @@ impl Config {
             data: None,
             replica_of: None,
             peer_login: Credentials::default(),
+            peer_tls: None,
             cluster: None,
             replica_reads: Default::default(),
             min_replicas: 0,

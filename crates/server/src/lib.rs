@@ -26,6 +26,7 @@ mod config;
 mod control;
 mod cores;
 pub mod disk;
+mod fabric_acceptor;
 mod file_watch;
 pub mod following;
 mod guests;
@@ -68,8 +69,9 @@ pub mod waits;
 
 pub use clock::MonotonicClock;
 pub use config::{
-    AskFor, ClientCertificates, Config, Credentials, Data, Eviction, LeastVersion, Mtu, Packets,
-    Password, Promise, ReplicaReads, ServerTlsSettings, TlsSettings, UserSettings, Wake,
+    AskFor, ClientCertificates, ClientTlsSettings, Config, Credentials, Data, Eviction,
+    LeastVersion, Mtu, Packets, Password, Promise, ReplicaReads, ServerTlsSettings, TlsSettings,
+    UserSettings, Wake,
 };
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};

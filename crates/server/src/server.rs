@@ -5,10 +5,11 @@ use crate::balance::BusyShare;
 use crate::clock::{Clock, wall_unix_ms};
 use crate::cluster::{ClusterState, ClusterThread};
 use crate::config::{Config, Data, Wanted};
-use crate::control::{self, Control};
+use crate::control::{self, Control, Network};
 use crate::disk::{
     DataDirectory, Disk, LogThread, Progress, RecoverAs, SnapshotPlace, SnapshotThread, recover,
 };
+use crate::fabric_acceptor::FabricAcceptor;
 use crate::file_watch::FileWatch;
 use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
@@ -65,7 +66,8 @@ pub struct Server {
     socket: SocketFile,
     shards: Vec<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
-    acceptor: Option<(JoinHandle<()>, mio::Waker)>,
+    /// Accept clients of RESP, and those of sessions with TLS.
+    acceptors: Vec<(JoinHandle<()>, mio::Waker)>,
     /// Writes the log, if there is a data directory, which stays locked until then.
     log: Option<LogThread>,
     /// Writes snapshots.
@@ -249,14 +251,14 @@ impl Server {
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
-        let (shards, control, acceptor, role, cluster) = (Vec::new(), None, None, None, None);
-        let file_watches = Vec::new();
+        let (shards, control, role, cluster) = (Vec::new(), None, None, None);
+        let (acceptors, file_watches) = (Vec::new(), Vec::new());
         Ok(Self {
             socket,
             shared,
             shards,
             control,
-            acceptor,
+            acceptors,
             log,
             snapshots,
             role,
@@ -299,20 +301,28 @@ impl Server {
         self.shared.control.get_or_init(|| waker);
         unix.set_nonblocking(true)?;
         let unix = mio::net::UnixListener::from_std(unix);
-        let fabric = match fabric {
-            Some(listener) => {
-                listener.set_nonblocking(true)?;
-                Some(mio::net::TcpListener::from_std(listener))
-            }
-            None => None,
-        };
-        let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric)?;
+        let network = fabric.map(|listener| self.network(listener)).transpose()?;
+        let control = Control::new(Arc::clone(&self.shared), poll, unix, network)?;
         let thread = vital_thread::spawn("control", move || control.run())?;
         self.control = Some(thread);
         let (acceptor, waker) = Acceptor::new(Arc::clone(&self.shared), listener)?;
         let thread = vital_thread::spawn("acceptor", move || acceptor.run())?;
-        self.acceptor = Some((thread, waker));
+        self.acceptors.push((thread, waker));
         Ok(())
+    }
+
+    /// Where the control thread's clients over TCP come from: with TLS a thread of its own makes their
+    /// handshakes.
+    fn network(&mut self, listener: TcpListener) -> std::io::Result<Network> {
+        let Some(tls) = self.shared.tls.clone() else {
+            listener.set_nonblocking(true)?;
+            return Ok(Network::Plain(mio::net::TcpListener::from_std(listener)));
+        };
+        let shared = Arc::clone(&self.shared);
+        let (acceptor, waker, shaken) = FabricAcceptor::new(shared, tls, listener)?;
+        let thread = vital_thread::spawn("fabric-accept", move || acceptor.run())?;
+        self.acceptors.push((thread, waker));
+        Ok(Network::Tls(shaken))
     }
 
     /// The RESP address.
@@ -361,7 +371,7 @@ impl Server {
         if let Some(role) = self.role.take() {
             role.stop();
         }
-        if let Some((thread, waker)) = self.acceptor.take() {
+        for (thread, waker) in self.acceptors.drain(..) {
             // Fails only if the poll is gone, and then the thread is gone too.
             let _ = waker.wake();
             vital_thread::join(thread);

@@ -14,14 +14,15 @@ use remora_arena::{Mapping, ReadView, Words};
 use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::mark::ReadyMark;
 use remora_fabric::shm::{self, Bell, ShmLink};
-use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, remote, tcp, verbs};
+use remora_fabric::{
+    AnyLink, HelloStream, Link, RemoteAddress, Transport, Work, remote, tcp, verbs,
+};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::arena_header::word::RECORD_SECRET;
 use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_ring::WRITE_ID;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -152,7 +153,7 @@ impl Session {
     /// The socket or a descriptor cannot be had.
     pub fn over_tcp(
         shared: &Shared,
-        stream: TcpStream,
+        stream: HelloStream,
         hello: ServerHello,
         user: &SessionUser,
     ) -> Result<Self, Refusal> {
@@ -164,7 +165,7 @@ impl Session {
             false => shared.arenas().iter().map(told_header).collect(),
         };
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
-        let peer = Peer::of(stream.peer_addr());
+        let peer = Peer::of(stream.socket().peer_addr());
         let connection = grant.send(stream).map_err(no_room)?;
         shared.tcp_traffic.enter(number, Arc::clone(&connection));
         let connection = remote::RemoteConnection::Tcp(connection);

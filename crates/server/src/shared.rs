@@ -229,6 +229,8 @@ pub struct ServerCounts {
     pub no_queue_pair: AtomicU64,
     /// Clients cut off because they did not say hello in time.
     pub hellos_timed_out: AtomicU64,
+    /// Clients that had said nothing, and were dropped for newer ones.
+    pub hellos_dropped: AtomicU64,
     /// RESP connections accepted since the start.
     pub connections_total: AtomicU64,
     /// RESP connections turned away: too many, or no descriptor left.

@@ -2,6 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+    date_time_ymd,
 };
 use std::fs::write;
 use std::path::{Path, PathBuf};
@@ -48,8 +49,25 @@ impl Authority {
     /// A certificate with this common name, good for `localhost` and 127.0.0.1: in the files
     /// `NAME.pem` and `NAME.key`. What they held before is written over.
     pub fn certify(&self, common_name: &str) -> Identity {
+        self.certify_with(common_name, |_| {})
+    }
+
+    /// The same, which has not been valid for years.
+    pub fn certify_expired(&self, common_name: &str) -> Identity {
+        self.certify_with(common_name, |parameters| {
+            parameters.not_before = date_time_ymd(2001, 1, 1);
+            parameters.not_after = date_time_ymd(2002, 1, 1);
+        })
+    }
+
+    fn certify_with(
+        &self,
+        common_name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Identity {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut parameters = CertificateParams::new(names).unwrap();
+        change(&mut parameters);
         named(&mut parameters, common_name);
         let key = KeyPair::generate().unwrap();
         let made = parameters.signed_by(&key, &self.issuer).unwrap();

@@ -7,8 +7,41 @@ use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Where a client's side comes from: files, which are read when they are needed, so that a certificate
+/// that was replaced is the next session's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientTlsSettings {
+    /// The authorities of servers' certificates: PEM.
+    pub authorities: PathBuf,
+    /// The client's certificate, and its private key, if it has one: PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl ClientTlsSettings {
+    /// A client that trusts these authorities and shows no certificate.
+    pub fn new(authorities: impl Into<PathBuf>) -> Self {
+        Self { authorities: authorities.into(), identity: None }
+    }
+
+    /// The same, with a certificate and its key.
+    #[must_use]
+    pub fn with_identity(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { identity: Some((certificate.into(), key.into())), ..self }
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// As [`ClientTls::load`].
+    pub fn load(&self) -> Result<ClientTls, TlsError> {
+        let identity = self.identity.as_ref();
+        let identity = identity.map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+        ClientTls::load(&self.authorities, identity)
+    }
+}
 
 /// The authorities that a client trusts, and its own certificate.
 #[derive(Clone)]

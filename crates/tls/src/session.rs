@@ -250,6 +250,12 @@ impl TlsSession {
         Ok(())
     }
 
+    /// How many bytes of those offered last may have reached the peer although they do not count as
+    /// sent: the socket has taken a part of their ciphertext.
+    pub const fn in_doubt(&self) -> usize {
+        self.encrypted
+    }
+
     /// Announces the end to the peer, if the socket takes it now.
     pub fn close(&mut self, socket: &mut impl Write) {
         self.connection.send_close_notify();

@@ -24,6 +24,16 @@ impl TlsStream {
         Self { socket, session, waits: true }
     }
 
+    /// The socket.
+    pub const fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Announces the end of what this side sends: it may still read.
+    pub fn end_sending(&mut self) {
+        self.session.close(&mut &self.socket);
+    }
+
     /// The session.
     pub const fn session(&self) -> &TlsSession {
         &self.session

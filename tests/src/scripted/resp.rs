@@ -61,6 +61,7 @@ fn host() -> &'static Mutex<Host> {
             tls: None,
             shm_users: Vec::new(),
             peer_login: Default::default(),
+            peer_tls: None,
             replica_backlog_bytes: 64 << 20,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),

@@ -24,7 +24,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("zookeeper", &[&["cluster", "layout"]]),
     ("arena", &[&["layout"]]),
     ("verbs-sys", &[]),
-    ("fabric", &[&["verbs-sys", "arena", "layout"]]),
+    ("fabric", &[&["tls", "verbs-sys", "arena", "layout"]]),
     ("ring", &[&["fabric", "arena", "layout"]]),
     ("walk", &[&["fabric", "arena", "layout"]]),
     ("index", &[&["walk", "arena", "layout"]]),
@@ -60,7 +60,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         "sim",
         &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],
     ),
-    ("command-line", &[&["client-core", "server", "resp"], FOUNDATIONS]),
+    ("command-line", &[&["client-core", "server", "resp", "tls"], FOUNDATIONS]),
     ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
     (
         "crash",

@@ -59,9 +59,9 @@ impl ClusterClient {
             match probes.ask(Vec::new(), None, &pause) {
                 Ok(topology) => break topology,
                 Err(ClusterConnectError::NoAddress) => return Err(last),
-                // The servers of a cluster have the same users.
+                // The servers of a cluster have the same users and authorities.
                 Err(ClusterConnectError::Connect(why))
-                    if why.kind() == ConnectFailure::NotLoggedIn =>
+                    if matches!(why.kind(), ConnectFailure::NotLoggedIn | ConnectFailure::Tls) =>
                 {
                     return Err(why.into());
                 }

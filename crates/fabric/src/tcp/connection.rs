@@ -10,9 +10,8 @@ use crate::awaiting::Awaiting;
 use crate::locks::lock;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, SENDS_IN_A_ROW, fence};
 use crate::waiting::{Handle, Handles, Turns, Waiters};
-use crate::{LinkError, LockWaits};
+use crate::{HelloStream, LinkError, LockWaits};
 use remora_layout::limits::STREAM_AHEAD_BYTES;
-use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, TryLockError};
 use std::time::Duration;
@@ -77,12 +76,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Takes a connected stream, at a frame's start in both directions.
+    /// Takes a connected stream, plain or with TLS, at a frame's start in both directions.
     ///
     /// # Errors
     /// The kernel refuses an option of the socket, or a descriptor.
-    pub fn new(stream: TcpStream, pumping: Pumping) -> std::io::Result<Arc<Self>> {
-        let socket = Socket::new(stream, pumping == Pumping::ByLinks)?;
+    pub fn new(stream: impl Into<HelloStream>, pumping: Pumping) -> std::io::Result<Arc<Self>> {
+        let socket = Socket::new(stream.into(), pumping == Pumping::ByLinks)?;
         Ok(Arc::new(Self::over(socket, pumping)))
     }
 
@@ -180,7 +179,8 @@ impl Connection {
     /// from the event that tells it on. A turn that receives nothing does not
     /// use up an event: after it the connection wants another turn. Register
     /// the connection for reading and writing; other threads' posts can leave
-    /// bytes to be flushed, too.
+    /// bytes to be flushed, too. With TLS the session may keep what the socket
+    /// does not have any more: then, too, the connection wants another turn.
     pub fn serve(
         &self,
         buffer: &mut ReceiveBuffer,

@@ -41,7 +41,7 @@ impl Connection {
     }
 
     /// One receive, unless the last turn left something of one to execute. Where it
-    /// does not fill the buffer the socket is empty, but for the peer's end.
+    /// does not fill the buffer the socket is empty, but for the peer's end, and but for what TLS keeps.
     fn receive_and_execute(
         &self,
         inbound: &mut Inbound,
@@ -55,6 +55,7 @@ impl Connection {
             inbound.may_be_more = true;
         } else {
             match inbound.receive(&self.socket) {
+                Received::Nothing if self.socket.has_more(is_hung_up) => return Ok(State::More),
                 Received::Nothing => return Ok(State::Idle),
                 Received::Closed => {
                     self.break_off(LinkError::Disconnected);
@@ -63,7 +64,7 @@ impl Connection {
                 }
                 Received::Bytes(bytes) => self.counters.received(bytes),
             }
-            inbound.may_be_more = inbound.is_full();
+            inbound.may_be_more = inbound.is_full() || self.socket.has_more(is_hung_up);
         }
         let executed = self.execute_all(inbound, on_immediate);
         self.counters.executed(inbound.frames);

@@ -92,6 +92,8 @@ pub(super) struct Sending {
     bytes: Vec<u8>,
     /// Number of them that the socket has taken.
     sent: usize,
+    /// Number of those behind them that may have reached the peer all the same.
+    in_doubt: usize,
 }
 
 /// How far a send came.
@@ -118,6 +120,7 @@ impl Sending {
                 Err(_) => break Sent::Broken,
             }
         };
+        self.in_doubt = socket.in_doubt();
         (how, self.sent - before)
     }
 }
@@ -145,9 +148,10 @@ pub(super) struct Outbound {
     /// its bytes.
     answers: VecDeque<(u64, usize)>,
     answer_bytes: usize,
-    /// Bytes of them that the sending thread has: the peer may have received them, and ask for
-    /// more, before that thread says so.
-    sending_bytes: usize,
+    /// Bytes of them that the peer may have received, and ask for more, before they count as sent:
+    /// those that the sending thread has, and those that TLS has encrypted and the socket has not wholly
+    /// taken.
+    in_doubt_bytes: usize,
     /// Held operations of each link, in turn: order holds within a link, and
     /// a long READ of one does not hold up the others.
     held: VecDeque<(Arc<Handle>, VecDeque<Held>)>,
@@ -181,7 +185,7 @@ impl Outbound {
             must_tell: false,
             answers: VecDeque::new(),
             answer_bytes: 0,
-            sending_bytes: 0,
+            in_doubt_bytes: 0,
             held: VecDeque::new(),
             held_count: 0,
             held_bytes: 0,
@@ -310,7 +314,7 @@ impl Outbound {
 
     /// Whether the peer may ask for so many bytes more, which then count.
     pub fn reserve_answer(&mut self, bytes: usize) -> bool {
-        let owed = self.answer_bytes - self.sending_bytes;
+        let owed = self.answer_bytes - self.in_doubt_bytes;
         let fits = owed + window_cost(bytes) <= READ_WINDOW_BYTES;
         if fits {
             self.answer_bytes += window_cost(bytes);
@@ -365,18 +369,23 @@ impl Outbound {
             std::mem::swap(&mut self.front, &mut self.back);
         }
         self.is_sending = true;
-        let until = self.sent_ever + (self.front.len() - self.front_sent) as u64;
-        let in_hand = self.answers.iter().take_while(|&&(end, _)| end <= until);
-        self.sending_bytes = in_hand.map(|&(_, cost)| cost).sum();
+        self.doubt(self.front.len() - self.front_sent);
         let (bytes, sent) = (std::mem::take(&mut self.front), std::mem::take(&mut self.front_sent));
-        Some(Sending { bytes, sent })
+        Some(Sending { bytes, sent, in_doubt: 0 })
+    }
+
+    /// Answers that lie within so many bytes behind the sent ones may have reached the peer.
+    fn doubt(&mut self, bytes: usize) {
+        let until = self.sent_ever + bytes as u64;
+        let in_doubt = self.answers.iter().take_while(|&&(end, _)| end <= until);
+        self.in_doubt_bytes = in_doubt.map(|&(_, cost)| cost).sum();
     }
 
     /// The socket has taken so many bytes more of those handed out. Returns whether all of them
     /// have gone and more have been added meanwhile.
     pub fn end_sending(&mut self, sending: Sending, taken: usize) -> bool {
         self.is_sending = false;
-        self.sending_bytes = 0;
+        let in_doubt = sending.in_doubt;
         (self.front, self.front_sent) = (sending.bytes, sending.sent);
         self.pending -= taken;
         self.sent_ever += taken as u64;
@@ -386,6 +395,7 @@ impl Outbound {
             self.answer_bytes -= cost;
             self.answers.pop_front();
         }
+        self.doubt(in_doubt);
         if self.front_sent < self.front.len() {
             return false;
         }

@@ -2,18 +2,18 @@
 
 use super::connection::{Connection, Pumping};
 use super::regions::Exposed;
+use crate::HelloStream;
 use crate::client_regions::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_arena::{Mapping, ReadView, Words};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
-use std::net::TcpStream;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// The client's end on the stream on which the hellos were said, with the
 /// buffer for large replies.
 pub(crate) fn begin(
-    stream: TcpStream,
+    stream: HelloStream,
     to_client: &Words,
 ) -> std::io::Result<(Arc<Connection>, ReadView)> {
     let connection = Connection::new(stream, Pumping::ByLinks)?;
@@ -38,7 +38,7 @@ impl Grant<'_> {
     /// Takes the stream on which the client's hello was read, sends the answer
     /// and serves from then on: the agent has to call [`Connection::serve`].
     /// The server's links on it write the client's mailbox, region 0.
-    pub fn send(self, stream: TcpStream) -> std::io::Result<Arc<Connection>> {
+    pub fn send(self, stream: impl Into<HelloStream>) -> std::io::Result<Arc<Connection>> {
         let connection = Connection::new(stream, Pumping::ByAgent)?;
         for (region, arena) in (0u32..).zip(self.arenas) {
             connection.expose(region, Exposed::Readable(arena.clone()));

@@ -11,11 +11,11 @@ use super::packets::Packets;
 use super::peer::PeerRegion;
 use super::registration::{Registration, access};
 use super::setup::{Unconnected, devices_of_environment, key_of, open};
+use crate::HelloStream;
 use remora_arena::Words;
 use remora_layout::hello::Refusal;
 use remora_layout::verbs::{RegionKey, VerbsEnd, VerbsReady};
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -53,9 +53,10 @@ impl From<std::io::Error> for BeginError {
 }
 
 /// The client's end, on the stream on which the hellos were said, with what
-/// registers memory for large replies.
+/// registers memory for large replies. The keys of regions are said through its TLS, if it has that;
+/// from then on the stream only shows the end of either side, and TLS has no more to do.
 pub(crate) fn begin(
-    mut stream: TcpStream,
+    mut stream: HelloStream,
     shards: usize,
     to_client: &Words,
     packets: &Packets,
@@ -64,7 +65,7 @@ pub(crate) fn begin(
     stream.read_exact(server_end.as_mut_bytes())?;
     let arenas = read_arenas(&mut stream, shards)?;
     memlock::check(memlock::client_bytes(shards))?;
-    let local = stream.local_addr()?.ip().to_canonical();
+    let local = stream.socket().local_addr()?.ip().to_canonical();
     let (domain, place) = open(Some(local), &devices_of_environment())?;
     let meter = LoadMeter::new(&place);
     let unconnected = Unconnected::with_packets(&domain, &place, packets)?;
@@ -84,7 +85,7 @@ pub(crate) fn begin(
     let connection = Connection::new(Parts {
         pair,
         domain,
-        control: stream,
+        control: stream.into_parts().0,
         peer,
         shards,
         exposed: vec![mailbox],

@@ -23,7 +23,9 @@ use remora_layout::limits::{
     MAX_SHARDS, MIN_ARENA_BYTES, UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
 use remora_server::cluster::{ClusterSettings, Connect};
-use remora_server::{Credentials, Data, TlsSettings, UserSettings, needs_no_login};
+use remora_server::{
+    ClientCertificates, Credentials, Data, TlsSettings, UserSettings, needs_no_login,
+};
 use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -99,9 +101,10 @@ pub struct Layer {
     #[arg(long, env = "REMORA_PROTECTED_MODE", value_name = "BOOL", num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub protected_mode: Option<bool>,
-    /// Certificate of the server and those that lead to its authority, PEM: the
-    /// port of RESP speaks TLS then, and nothing else. It, its key and tls_ca are
-    /// read again whenever they change [default: none].
+    /// Certificate of the server and those that lead to its authority, PEM: its
+    /// ports of TCP, for RESP and for sessions, speak TLS then, and nothing else,
+    /// and so do its own connections to other servers. It, its key and tls_ca
+    /// are read again whenever they change [default: none].
     #[arg(long, env = "REMORA_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of tls_cert, PEM, without a passphrase [default: none].
@@ -121,13 +124,19 @@ pub struct Layer {
     /// Oldest version of TLS that is spoken [default: 1.2].
     #[arg(long, env = "REMORA_TLS_MIN_VERSION", value_name = "VERSION", value_enum)]
     pub tls_min_version: Option<MinVersion>,
+    /// Authorities of other servers' certificates, PEM: of the primary of a
+    /// replica, and of the other servers of a cluster. Connections to them speak
+    /// TLS then, and show tls_cert [default: tls_ca, with tls_cert].
+    #[arg(long, env = "REMORA_PEER_TLS_CA", value_name = "FILE")]
+    pub peer_tls_ca: Option<PathBuf>,
     /// Unix socket on which clients ask for shared memory [default:
     /// $XDG_RUNTIME_DIR/remora.sock, else /tmp/remora-UID/remora.sock].
     #[arg(long, env = "REMORA_SOCKET", value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Address on which clients ask for sessions over TCP, such as
-    /// 10.0.0.5:7380; port 0 takes a free one [default: none]. Another address than loopback needs users or
-    /// requirepass: see protected_mode.
+    /// 10.0.0.5:7380; port 0 takes a free one [default: none]. Another address
+    /// than loopback needs users, requirepass, or TLS with tls_ca: see
+    /// protected_mode.
     #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
     pub fabric_address: Option<SocketAddr>,
     /// What clients' sessions may use: shm by the Unix socket, tcp or verbs
@@ -311,6 +320,7 @@ impl Layer {
             tls_auth_clients: self.tls_auth_clients.or(below.tls_auth_clients),
             tls_auth_clients_user: self.tls_auth_clients_user.or(below.tls_auth_clients_user),
             tls_min_version: self.tls_min_version.or(below.tls_min_version),
+            peer_tls_ca: self.peer_tls_ca.or(below.peer_tls_ca),
             socket: self.socket.or(below.socket),
             fabric_address: self.fabric_address.or(below.fabric_address),
             transport: self.transport.or(below.transport),
@@ -385,6 +395,9 @@ pub struct Settings {
     pub tls_auth_clients_user: CertificateUser,
     /// Oldest version of TLS.
     pub tls_min_version: MinVersion,
+    /// Authorities of other servers' certificates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_tls_ca: Option<PathBuf>,
     /// Path of the Unix socket.
     pub socket: PathBuf,
     /// Whether the user named no socket: then the server makes its directory.
@@ -500,6 +513,7 @@ impl Settings {
             tls_auth_clients: layer.tls_auth_clients,
             tls_auth_clients_user: layer.tls_auth_clients_user.unwrap_or_default(),
             tls_min_version: layer.tls_min_version.unwrap_or_default(),
+            peer_tls_ca: named_file(layer.peer_tls_ca),
             socket: layer.socket.unwrap_or_else(socket::default_path),
             socket_is_default,
             // Other servers of a cluster have to reach this one.
@@ -721,14 +735,17 @@ impl Settings {
         }
         let is_open =
             needs_no_login(&self.user_settings()).map_err(|error| usage(error.to_string()))?;
+        let tls = self.tls()?;
+        let asks_for_certificates =
+            tls.as_ref().is_some_and(|tls| tls.server.clients == ClientCertificates::Required);
         for (name, address) in self.far_listeners().filter(|_| is_open) {
-            let is_encrypted = name == "bind" && self.tls_cert.is_some();
-            if self.protected_mode && !is_encrypted {
+            let is_protected = asks_for_certificates || (name == "bind" && tls.is_some());
+            if self.protected_mode && !is_protected {
                 return Err(usage(format!(
-                    "{name}: any client that reaches {address} could read and change everything: set requirepass, or users with a password for default (for RESP TLS would do, too: tls_cert); or say that the network is to be trusted, --protected-mode=false"
+                    "{name}: any client that reaches {address} could read and change everything: set requirepass, or users with a password for default; or ask for clients' certificates, tls_cert with tls_ca (for RESP tls_cert would do); or say that the network is to be trusted, --protected-mode=false"
                 )));
             }
-            if self.tls_ca.is_none() || !is_encrypted {
+            if !asks_for_certificates {
                 warnings.push(format!(
                     "NO AUTHENTICATION: any client that reaches {address} ({name}) may read, change and delete everything; requirepass or users change that"
                 ));
@@ -747,22 +764,28 @@ impl Settings {
         }
     }
 
-    fn tls(&self) -> anyhow::Result<Option<TlsSettings>> {
-        let args = TlsArgs {
+    fn tls_args(&self) -> TlsArgs<'_> {
+        TlsArgs {
             cert: self.tls_cert.as_deref(),
             key: self.tls_key.as_deref(),
             ca: self.tls_ca.as_deref(),
             auth_clients: self.tls_auth_clients,
             auth_clients_user: self.tls_auth_clients_user,
             min_version: self.tls_min_version,
-        };
-        args.settings()
+            peer_ca: self.peer_tls_ca.as_deref(),
+        }
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<TlsSettings>> {
+        self.tls_args().settings()
     }
 
     fn check_tls(&self) -> anyhow::Result<()> {
-        if self.tls()?.is_some() && self.cluster.is_some() {
+        let reaches_others =
+            self.cluster.is_some() || matches!(self.primary(), Some(Ok(of)) if !of.is_unix());
+        if self.tls()?.is_some() && reaches_others && self.tls_args().peers().is_none() {
             return Err(usage(
-                "tls_cert: servers of a cluster cannot encrypt among each other yet; leave it out, or cluster",
+                "tls_cert: of which authority are the certificates of the other servers? Name its file, peer_tls_ca",
             ));
         }
         Ok(())
@@ -825,6 +848,7 @@ impl Settings {
                 self.peer_user.as_deref().unwrap_or_default(),
                 self.peer_password.as_ref().map_or(&b""[..], Secret::bytes),
             ),
+            peer_tls: self.tls_args().peers(),
             replica_reads: self.replica_reads.into(),
             min_replicas: self.min_replicas,
             replica_acks: self.replica_acks.into(),
@@ -947,6 +971,40 @@ mod tests {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");
         }
+    }
+
+    #[test]
+    fn servers_trust_the_authority_of_their_clients_unless_another_one_is_named() {
+        let decide = |text: &str| Settings::decide(layer(text)).map_err(|error| error.to_string());
+        let peers = |text: &str| {
+            let tls = decide(text).expect(text).to_config().peer_tls;
+            tls.map(|tls| (tls.authorities.display().to_string(), tls.identity.is_some()))
+        };
+        let (own, of) = ("tls_cert = \"c\"\ntls_key = \"k\"\n", |ca: &str| ca.to_owned());
+        assert_eq!(peers(""), None);
+        assert_eq!(peers(own), None);
+        assert_eq!(peers("peer_tls_ca = \"p\""), Some((of("p"), false)));
+        assert_eq!(peers(&format!("{own}tls_ca = \"a\"")), Some((of("a"), true)));
+        let both = format!("{own}tls_ca = \"a\"\npeer_tls_ca = \"p\"");
+        assert_eq!(peers(&both), Some((of("p"), true)));
+        for follows in ["replica_of = \"10.0.0.1:1\"", "cluster = \"zk://h/p\""] {
+            let error = decide(&format!("{own}{follows}")).expect_err(follows);
+            assert!(error.contains("peer_tls_ca"), "{error}");
+            assert!(decide(&format!("{own}{follows}\npeer_tls_ca = \"p\"")).is_ok());
+        }
+        assert!(decide(&format!("{own}replica_of = \"/run/s\"")).is_ok(), "no TCP");
+    }
+
+    #[test]
+    fn certificates_of_clients_protect_sessions_and_a_certificate_of_the_server_does_not() {
+        let listens = |text: &str| {
+            let all = "tls_cert = \"c\"\ntls_key = \"k\"\nfabric_address = \"0.0.0.0:0\"\n";
+            Settings::decide(layer(&format!("{all}{text}"))).unwrap().check_listeners()
+        };
+        assert!(listens("").is_err());
+        assert_eq!(listens("tls_ca = \"a\"").unwrap(), [""; 0]);
+        assert!(listens("tls_ca = \"a\"\ntls_auth_clients = \"optional\"").is_err());
+        assert_eq!(listens("protected_mode = false").unwrap().len(), 1);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use anyhow::Result;
 use clap::ValueEnum;
 use remora_command_line::usage;
-use remora_server::{ClientCertificates, LeastVersion, ServerTlsSettings, TlsSettings};
+use remora_server::{
+    ClientCertificates, ClientTlsSettings, LeastVersion, ServerTlsSettings, TlsSettings,
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -53,9 +55,22 @@ pub struct TlsArgs<'a> {
     pub auth_clients: Option<AuthClients>,
     pub auth_clients_user: CertificateUser,
     pub min_version: MinVersion,
+    pub peer_ca: Option<&'a Path>,
 }
 
 impl TlsArgs<'_> {
+    /// Those of its connections to other servers; `None`: they are plain. The authorities of clients'
+    /// certificates are the other servers', too, if none are named: a server is a client of the others.
+    pub fn peers(self) -> Option<ClientTlsSettings> {
+        let identity = self.cert.zip(self.key);
+        let authorities = self.peer_ca.or(identity.and(self.ca))?;
+        let settings = ClientTlsSettings::new(authorities);
+        Some(match identity {
+            Some((certificate, key)) => settings.with_identity(certificate, key),
+            None => settings,
+        })
+    }
+
     /// The server's; `None` without a certificate.
     ///
     /// # Errors

@@ -3,6 +3,9 @@
 //! A message goes as a command over RESP, and its reply only says that it has come. Messages may be
 //! lost: one that cannot be sent at once, or to a server that does not answer, is dropped and counted.
 //!
+//! With TLS the files are read with each connection, so that a certificate that was replaced is the next
+//! connection's.
+//!
 //! Invariants: the caller never waits; so many messages wait for each server, and no more; there are at
 //! most [`PEER_LINKS`] connections and [`PEER_THREADS`] threads. A connection that is in use makes no room
 //! for another one: messages to a server too many are dropped.
@@ -16,6 +19,7 @@ use remora_layout::limits::{
     PEER_IDLE_MS, PEER_LINKS, PEER_MESSAGES, PEER_THREADS, PEER_TIMEOUT_MS,
 };
 use remora_resp::wire::encode;
+use remora_tls::{ClientTlsSettings, Progress, TlsError, TlsStream};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -37,6 +41,14 @@ pub struct MessageCounts {
     /// Messages of other servers that came while too many waited.
     pub refused: AtomicU64,
 }
+
+/// A connection to another server.
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
+/// How a server shows the others who it is: its user, and its TLS, if there is that.
+type Identity = (Credentials, Option<ClientTlsSettings>);
 
 /// The way to one server.
 struct Link {
@@ -68,14 +80,14 @@ pub struct Peers {
     /// Those that have not ended. One whose link was taken away may wait for its server still.
     threads: Arc<AtomicUsize>,
     counts: Arc<MessageCounts>,
-    /// The user that this server is at the others.
-    login: Credentials,
+    /// What this server is at the others.
+    identity: Identity,
 }
 
 impl Peers {
     /// Without connections.
-    pub fn new(counts: Arc<MessageCounts>, login: Credentials) -> Self {
-        Self { links: HashMap::new(), threads: Arc::default(), counts, login }
+    pub fn new(counts: Arc<MessageCounts>, identity: Identity) -> Self {
+        Self { links: HashMap::new(), threads: Arc::default(), counts, identity }
     }
 
     /// Sends this envelope to the server with this RESP address.
@@ -107,11 +119,11 @@ impl Peers {
         let counted = Counted::new(&self.threads)?;
         let (sender, envelopes) = sync_channel(PEER_MESSAGES);
         let (to, counts) = (address.to_owned(), Arc::clone(&self.counts));
-        let login = self.login.clone();
+        let identity = self.identity.clone();
         // Ends once the sender is dropped.
         let thread = vital_thread::spawn("peer", move || {
             let _counted = counted;
-            carry((&to, &login), &envelopes, &counts);
+            carry((&to, &identity), &envelopes, &counts);
         });
         match thread {
             Ok(_) => Some(Link { sender, used: now }),
@@ -131,18 +143,18 @@ fn idlest<T>(links: impl Iterator<Item = (T, Instant)>, now: Instant) -> Option<
 
 /// Carries messages to one server, until the sender is dropped.
 fn carry(
-    (address, login): (&str, &Credentials),
+    (address, identity): (&str, &Identity),
     envelopes: &Receiver<Vec<u8>>,
     counts: &MessageCounts,
 ) {
-    let (mut link, mut is_told): (Option<TcpStream>, bool) = (None, false);
+    let (mut link, mut is_told): (Option<Box<dyn Stream>>, bool) = (None, false);
     while let Ok(envelope) = envelopes.recv() {
         let sent = match link.take() {
             Some(open) => deliver(open, &envelope),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         // It may have been restarted since the last message.
-        let sent = sent.or_else(|_| deliver(connect(address, login)?, &envelope));
+        let sent = sent.or_else(|_| deliver(connect(address, identity)?, &envelope));
         match &sent {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_told => {
                 tracing::warn!("the server at {address} takes no messages of this one: {error}");
@@ -160,7 +172,7 @@ fn carry(
     }
 }
 
-fn connect(address: &str, login: &Credentials) -> io::Result<TcpStream> {
+fn connect(address: &str, (login, tls): &Identity) -> io::Result<Box<dyn Stream>> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for candidate in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&candidate, TIMEOUT) {
@@ -168,6 +180,10 @@ fn connect(address: &str, login: &Credentials) -> io::Result<TcpStream> {
                 link.set_nodelay(true)?;
                 link.set_read_timeout(Some(TIMEOUT))?;
                 link.set_write_timeout(Some(TIMEOUT))?;
+                let link: Box<dyn Stream> = match tls {
+                    None => Box::new(link),
+                    Some(tls) => Box::new(encrypted(link, address, tls).map_err(no_tls)?),
+                };
                 return log_in(link, login);
             }
             Err(error) => last = error,
@@ -176,7 +192,32 @@ fn connect(address: &str, login: &Credentials) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn log_in(link: TcpStream, login: &Credentials) -> io::Result<TcpStream> {
+fn encrypted(
+    link: TcpStream,
+    address: &str,
+    tls: &ClientTlsSettings,
+) -> Result<TlsStream, TlsError> {
+    let name = address.rsplit_once(':').map_or(address, |(name, _)| name);
+    let mut session = tls.load()?.begin(name.trim_matches(['[', ']']))?;
+    match session.handshake(&mut &link)? {
+        Progress::Done => Ok(TlsStream::waiting(link, session)),
+        // The socket blocks: its time is over.
+        Progress::WantsRead | Progress::WantsWrite => {
+            Err(io::Error::from(io::ErrorKind::TimedOut).into())
+        }
+    }
+}
+
+/// It does not become better by itself, unless the peer has gone.
+fn no_tls(why: TlsError) -> io::Error {
+    let kind = match why {
+        TlsError::Io(_) => io::ErrorKind::NotConnected,
+        _ => io::ErrorKind::PermissionDenied,
+    };
+    io::Error::new(kind, why.with_advice())
+}
+
+fn log_in(link: Box<dyn Stream>, login: &Credentials) -> io::Result<Box<dyn Stream>> {
     if login.are_none() {
         return Ok(link);
     }
@@ -191,14 +232,14 @@ fn denied(line: &[u8]) -> io::Error {
 }
 
 /// Sends one message, and takes the line that says that it has come.
-fn deliver(link: TcpStream, envelope: &[u8]) -> io::Result<TcpStream> {
+fn deliver(link: Box<dyn Stream>, envelope: &[u8]) -> io::Result<Box<dyn Stream>> {
     let (link, line) = ask(link, &[b"MEMBER.DELIVER", envelope])?;
     let is_denied = line.starts_with(b"-NOAUTH") || line.starts_with(b"-NOPERM");
     if is_denied { Err(denied(&line)) } else { Ok(link) }
 }
 
 /// Sends a command, and takes the line that answers it.
-fn ask(mut link: TcpStream, words: &[&[u8]]) -> io::Result<(TcpStream, Vec<u8>)> {
+fn ask(mut link: Box<dyn Stream>, words: &[&[u8]]) -> io::Result<(Box<dyn Stream>, Vec<u8>)> {
     let mut out = Vec::with_capacity(words.iter().map(|word| word.len() + 32).sum());
     encode::array(&mut out, words.len());
     words.iter().for_each(|word| encode::bulk(&mut out, word));
@@ -206,7 +247,11 @@ fn ask(mut link: TcpStream, words: &[&[u8]]) -> io::Result<(TcpStream, Vec<u8>)>
     let (mut line, mut more) = (Vec::new(), [0; 64]);
     // Bounded: no reply to these is longer.
     while !line.ends_with(b"\r\n") {
-        let taken = link.read(&mut more)?;
+        // With TLS 1.3 the first read tells that the other server refuses this one's certificate.
+        let taken = link.read(&mut more).map_err(|error| match TlsError::of(&error) {
+            Some(why) => no_tls(why),
+            None => error,
+        })?;
         line.extend_from_slice(&more[..taken]);
         if taken == 0 || line.len() > 512 {
             return Err(io::ErrorKind::InvalidData.into());
@@ -238,7 +283,7 @@ mod tests {
             }
         });
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
+        let mut peers = Peers::new(Arc::clone(&counts), Identity::default());
         for number in 0..4u8 {
             peers.send(&address, vec![number; 3]);
             let expected = [&b"*2\r\n$14\r\nMEMBER.DELIVER\r\n$3\r\n"[..], &[number; 3], b"\r\n"];
@@ -252,7 +297,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts), Credentials::new("peer", "secret"));
+        let mut peers = Peers::new(Arc::clone(&counts), (Credentials::new("peer", "secret"), None));
         let said = |reply: &[u8]| {
             let (mut link, _) = listener.accept().unwrap();
             let mut bytes = [0; 512];
@@ -266,7 +311,7 @@ mod tests {
         peers.send(&address, b"one".to_vec());
         let message = "*2\r\n$14\r\nMEMBER.DELIVER\r\n$3\r\none\r\n";
         assert_eq!(said(b"+OK\r\n"), format!("{login}{message}"));
-        let mut peers = Peers::new(Arc::clone(&counts), Credentials::new("peer", "secret"));
+        let mut peers = Peers::new(Arc::clone(&counts), (Credentials::new("peer", "secret"), None));
         peers.send(&address, b"two".to_vec());
         assert_eq!(said(b"-WRONGPASS it is another one\r\n"), login);
     }
@@ -276,7 +321,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
+        let mut peers = Peers::new(Arc::clone(&counts), Identity::default());
         (0..5).for_each(|number| peers.send(&address, vec![number; 3]));
         while counts.dropped.load(Ordering::Relaxed) < 5 {
             std::thread::sleep(Duration::from_millis(5));
@@ -291,7 +336,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
+        let mut peers = Peers::new(Arc::clone(&counts), Identity::default());
         for _ in 0..10 * PEER_MESSAGES {
             peers.send(&address, vec![1; 100]);
         }
@@ -304,7 +349,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
-        let mut peers = Peers::new(Arc::clone(&counts), Credentials::default());
+        let mut peers = Peers::new(Arc::clone(&counts), Identity::default());
         peers.send(&address, vec![1; 3]);
         // Their names do not resolve.
         for number in 0..10 * PEER_LINKS {

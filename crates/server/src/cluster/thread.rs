@@ -144,7 +144,7 @@ impl Worker {
         coordinator: Box<dyn Coordinator + Send>,
     ) -> Self {
         let messages = Arc::clone(&shared.cluster.messages);
-        let login = shared.config.peer_login.clone();
+        let login = (shared.config.peer_login.clone(), shared.config.peer_tls.clone());
         let requirement = Requirement { membership: Membership::Unknown, ..Requirement::default() };
         Self {
             shared,

@@ -7,6 +7,7 @@ use crate::ring_session::{SessionRights, SessionUser};
 use crate::session::Session;
 use crate::thread_counts::count;
 use mio::Token;
+use mio::unix::SourceFd;
 use remora_acl::{self as acl, Context, DEFAULT_USER, Login, LoginError, Reason};
 use remora_fabric::detect::{Offer, Wanted, number_of};
 use remora_fabric::shm::decline;
@@ -18,7 +19,7 @@ use remora_layout::hello::{
 };
 use remora_layout::limits::{MAX_SESSIONS, MAX_SHARDS};
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 impl Control {
@@ -71,6 +72,11 @@ impl Control {
                     }
                     // The client may have gone already.
                 }
+                // No hello, and no side of a queue pair, has so many records without bytes.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && socket.has_more() => {
+                    count(&self.shared.counts.sessions_violated, 1);
+                    return self.end(token, "it sent records of TLS without bytes");
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return self.end(token, "its socket failed"),
@@ -112,6 +118,7 @@ impl Control {
     /// Answers a client that gets no session here.
     fn dismiss(&mut self, token: Token, hello: &ServerHello) {
         self.admission.settle(token);
+        self.silent.remove(&token);
         if let Some(Client { socket: Some(mut socket), .. }) = self.clients.remove(&token) {
             let is_refusal = hello.refusal.get() != 0;
             count(&self.shared.counts.sessions_refused, is_refusal as u64);
@@ -125,6 +132,7 @@ impl Control {
         token: Token,
         hello: &[u8; size_of::<ClientHello>()],
     ) -> Result<(), Refusal> {
+        self.silent.remove(&token);
         let hello = hello_of(hello)?;
         let login = self.log_in(token, &hello)?;
         let rights = SessionRights::of(&login);
@@ -193,7 +201,9 @@ impl Control {
         let users = &self.shared.users;
         let (user, password) = hello.login().ok_or(Refusal::NotAHello)?;
         let name = if user.is_empty() { DEFAULT_USER } else { user };
-        let mut login = Login::default();
+        // Its certificate's, if that names a user.
+        let client = self.clients.get(&token);
+        let mut login = client.map_or_else(Login::default, |client| client.login.clone());
         let names_one = !(user.is_empty() && password.is_empty());
         let named = match names_one {
             true => login.log_in(users.published(), name, password),
@@ -234,12 +244,13 @@ impl Control {
         let (number, seed) = (granted.session.get(), granted.session_seed.get());
         let session = match chosen {
             Transport::Tcp => {
-                let Some(Socket::Tcp(mut socket)) = client.socket.take() else {
+                let Some(Socket::Tcp(stream)) = client.socket.take() else {
                     return Err(Refusal::NotAHello);
                 };
                 // An agent watches it from now on.
-                let _ = self.poll.registry().deregister(&mut socket);
-                Session::over_tcp(&self.shared, socket.into(), granted, &user)?
+                let fd = stream.socket().as_raw_fd();
+                let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
+                Session::over_tcp(&self.shared, stream, granted, &user)?
             }
             _ => Session::over_shm(&self.shared, (number, seed), &user)?,
         };

@@ -2,12 +2,13 @@
 
 use crate::accept::AcceptLimiter;
 use crate::thread_counts::count;
-use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use remora_fabric::Transport;
+use mio::net::{TcpListener, UnixListener, UnixStream};
 use remora_fabric::shm::decline;
+use remora_fabric::{HelloStream, Transport};
 use remora_layout::hello::ServerHello;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -89,7 +90,9 @@ impl ListeningSocket {
     fn accept(&self) -> std::io::Result<Socket> {
         match self {
             Self::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
-            Self::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
+            Self::Tcp(listener) => {
+                listener.accept().map(|(socket, _)| Socket::Tcp(TcpStream::from(socket).into()))
+            }
         }
     }
 }
@@ -106,14 +109,14 @@ impl AsFd for ListeningSocket {
 /// The origin of a client.
 pub enum Socket {
     Unix(UnixStream),
-    Tcp(TcpStream),
+    Tcp(HelloStream),
 }
 
 impl From<Socket> for OwnedFd {
     fn from(socket: Socket) -> Self {
         match socket {
             Socket::Unix(socket) => socket.into(),
-            Socket::Tcp(socket) => socket.into(),
+            Socket::Tcp(stream) => stream.into_parts().0.into(),
         }
     }
 }
@@ -134,7 +137,8 @@ impl Socket {
                 let peer = rustix::net::sockopt::socket_peercred(socket);
                 peer.map_or_else(|_| "unix".into(), |peer| format!("uid={}", peer.uid.as_raw()))
             }
-            Self::Tcp(socket) => socket
+            Self::Tcp(stream) => stream
+                .socket()
                 .peer_addr()
                 .map_or_else(|_| "tcp".into(), |address| format!("addr={address}")),
         }
@@ -143,14 +147,23 @@ impl Socket {
     pub fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Self::Unix(socket) => socket.read(bytes),
-            Self::Tcp(socket) => socket.read(bytes),
+            Self::Tcp(stream) => stream.read(bytes),
         }
     }
 
-    pub fn source(&mut self) -> &mut dyn mio::event::Source {
+    /// Whether more may be read although no event tells of it.
+    pub fn has_more(&self) -> bool {
         match self {
-            Self::Unix(socket) => socket,
-            Self::Tcp(socket) => socket,
+            Self::Unix(_) => false,
+            Self::Tcp(stream) => stream.has_more(),
+        }
+    }
+
+    /// What to watch.
+    pub fn fd(&self) -> RawFd {
+        match self {
+            Self::Unix(socket) => socket.as_raw_fd(),
+            Self::Tcp(stream) => stream.socket().as_raw_fd(),
         }
     }
 
@@ -158,7 +171,7 @@ impl Socket {
     pub fn answer(&mut self, hello: &ServerHello) {
         let sent = match self {
             Self::Unix(socket) => decline(&*socket, hello),
-            Self::Tcp(socket) => socket.write_all(hello.as_bytes()),
+            Self::Tcp(stream) => stream.write_all(hello.as_bytes()),
         };
         if let Err(error) = sent {
             tracing::debug!(%error, "a client did not wait for its answer");

@@ -15,6 +15,8 @@ mod listeners;
 mod set_up;
 
 use crate::accept::ACCEPTS_PER_TURN;
+use crate::fabric_acceptor::Shaken;
+use crate::guests::Guest;
 use crate::ring_session::SessionRights;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -23,6 +25,7 @@ use crate::utilisation::Utilisation;
 use admission::{Admission, Step};
 use listeners::{Arrival, Listener, ListeningSocket, Socket};
 use mio::net::{TcpListener, UnixListener};
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use remora_acl::Login;
 use remora_fabric::detect::Offer;
@@ -31,13 +34,14 @@ use remora_fabric::verbs::Welcome;
 use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::limits::{
     CLOCK_LOOK_MS, HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_HALF_OPEN, MAX_SET_UPS_WAITING,
-    SET_UP_TURN_US, SET_UP_WAIT_MS,
+    MAX_SILENT_CLIENTS, SET_UP_TURN_US, SET_UP_WAIT_MS,
 };
 use remora_protocol::ClockFollower;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 const UNIX_LISTENER: Token = Token(0);
@@ -65,10 +69,12 @@ struct Client {
     since: Instant,
     /// The client's incomplete message: its hello, or its side of a queue pair.
     said: Vec<u8>,
-    /// Its user, once it has said hello.
+    /// Its user, once it has said hello; before that what its certificate says.
     login: Login,
     /// What it may do since then.
     rights: SessionRights,
+    /// It counts among those of its address.
+    _guest: Guest,
     /// Why it is about to end, if it is.
     ends: Option<&'static str>,
 }
@@ -88,10 +94,11 @@ enum Stage {
 }
 
 impl Client {
-    fn new(socket: Socket) -> Self {
+    fn new(socket: Socket, login: Login, guest: Guest) -> Self {
         let (stage, since) = (Stage::Silent, Instant::now());
-        let (said, login, rights) = (Vec::new(), Login::default(), SessionRights::Asks);
-        Self { socket: Some(socket), stage, since, said, login, rights, ends: None }
+        let (said, rights) = (Vec::new(), SessionRights::Asks);
+        let socket = Some(socket);
+        Self { socket, stage, since, said, login, rights, _guest: guest, ends: None }
     }
 
     /// Its session, if it has one that is not about to end.
@@ -114,12 +121,24 @@ struct Welcomed {
     pid: u32,
 }
 
+/// Where clients over TCP come from.
+pub enum Network {
+    /// A listener.
+    Plain(TcpListener),
+    /// The thread that makes their TLS handshakes; it rings the waker.
+    Tls(Receiver<Shaken>),
+}
+
 /// The control thread's state.
 pub struct Control {
     shared: Arc<Shared>,
     poll: Poll,
     listeners: Vec<Listener>,
+    /// Clients over TCP whose TLS handshakes are over, where there is TLS.
+    shaken: Option<Receiver<Shaken>>,
     clients: HashMap<Token, Client>,
+    /// Those that have not said hello, the oldest first.
+    silent: BTreeSet<Token>,
     admission: Admission<Token>,
     next_token: usize,
     next_session: u64,
@@ -139,12 +158,17 @@ impl Control {
         shared: Arc<Shared>,
         poll: Poll,
         mut unix: UnixListener,
-        mut tcp: Option<TcpListener>,
+        network: Option<Network>,
     ) -> std::io::Result<Self> {
         poll.registry().register(&mut unix, UNIX_LISTENER, Interest::READABLE)?;
-        if let Some(tcp) = &mut tcp {
-            poll.registry().register(tcp, TCP_LISTENER, Interest::READABLE)?;
-        }
+        let (tcp, shaken) = match network {
+            Some(Network::Plain(mut tcp)) => {
+                poll.registry().register(&mut tcp, TCP_LISTENER, Interest::READABLE)?;
+                (Some(tcp), None)
+            }
+            Some(Network::Tls(shaken)) => (None, Some(shaken)),
+            None => (None, None),
+        };
         let listeners = [Some(ListeningSocket::Unix(unix)), tcp.map(ListeningSocket::Tcp)];
         let listeners = listeners.into_iter().flatten().map(Listener::new).collect();
         // Read once, while there are descriptors for it.
@@ -153,7 +177,9 @@ impl Control {
             shared,
             poll,
             listeners,
+            shaken,
             clients: HashMap::new(),
+            silent: BTreeSet::new(),
             admission: Admission::new(MAX_SET_UPS_WAITING, MAX_HALF_OPEN),
             next_token: FIRST_CLIENT,
             next_session: 1,
@@ -185,7 +211,10 @@ impl Control {
                 match event.token() {
                     UNIX_LISTENER => self.accept(0),
                     TCP_LISTENER => self.accept(1),
-                    WAKER => self.end_sessions(),
+                    WAKER => {
+                        self.end_sessions();
+                        self.take_shaken();
+                    }
                     token => self.read(token),
                 }
             }
@@ -253,24 +282,63 @@ impl Control {
         let no_resources = refusal(Refusal::NoResources, self.offer());
         for _ in 0..ACCEPTS_PER_TURN {
             let refused = &self.shared.counts.sessions_refused;
-            let mut socket = match self.listeners[listener].accept(&no_resources, refused) {
+            let socket = match self.listeners[listener].accept(&no_resources, refused) {
                 Arrival::Client(socket) => socket,
                 Arrival::TurnedAway => continue,
                 Arrival::Nobody => return,
             };
-            let token = Token(self.next_token);
-            self.next_token += 1;
-            if let Err(error) =
-                self.poll.registry().register(socket.source(), token, Interest::READABLE)
-            {
-                tracing::warn!(%error, "cannot watch a client");
-                continue;
-            }
-            self.clients.insert(token, Client::new(socket));
-            // Data that has already arrived raises no further event.
-            self.read(token);
+            self.admit(socket, Login::default());
         }
         self.listeners[listener].turn_ended();
+    }
+
+    /// Takes in clients whose TLS handshakes are over, up to a bound.
+    fn take_shaken(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(Ok((stream, login))) = self.shaken.as_ref().map(Receiver::try_recv) else {
+                return;
+            };
+            self.admit(Socket::Tcp(stream), login);
+        }
+        // There may be more: another turn.
+        self.shared.wake_control();
+    }
+
+    /// A client is there, and is to say hello.
+    fn admit(&mut self, mut socket: Socket, login: Login) {
+        let Some(guest) = self.enter(&socket) else {
+            count(&self.shared.counts.sessions_refused, 1);
+            return socket.answer(&refusal(Refusal::TooManyOfAddress, self.offer()));
+        };
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        let watched =
+            self.poll.registry().register(&mut SourceFd(&socket.fd()), token, Interest::READABLE);
+        if let Err(error) = watched {
+            return tracing::warn!(%error, "cannot watch a client");
+        }
+        self.clients.insert(token, Client::new(socket, login, guest));
+        self.silent.insert(token);
+        if self.silent.len() > MAX_SILENT_CLIENTS
+            && let Some(oldest) = self.silent.pop_first()
+        {
+            count(&self.shared.counts.hellos_dropped, 1);
+            self.end(oldest, "it said nothing, and others came");
+        }
+        // Data that has already arrived raises no further event.
+        self.read(token);
+    }
+
+    /// One more of a client's address, if it may have one. Clients on the Unix socket have none.
+    fn enter(&self, socket: &Socket) -> Option<Guest> {
+        match socket {
+            Socket::Unix(_) => Some(Guest::default()),
+            Socket::Tcp(stream) => match stream.socket().peer_addr() {
+                Ok(peer) => self.shared.users.guests.enter(peer),
+                // It has gone, and is noticed soon.
+                Err(_) => Some(Guest::default()),
+            },
+        }
     }
 
     /// A client is to end; at once if it holds nothing that takes long.
@@ -279,8 +347,8 @@ impl Control {
         if client.ends.replace(why).is_some() {
             return;
         }
-        if let Some(socket) = &mut client.socket {
-            let _ = self.poll.registry().deregister(socket.source());
+        if let Some(socket) = &client.socket {
+            let _ = self.poll.registry().deregister(&mut SourceFd(&socket.fd()));
         }
         match client.stage {
             Stage::Silent | Stage::Waiting(_) => self.finish(token),
@@ -290,6 +358,7 @@ impl Control {
 
     /// Ends a client, and gives back all that it holds.
     fn finish(&mut self, token: Token) {
+        self.silent.remove(&token);
         let Some(client) = self.clients.remove(&token) else { return };
         if let Stage::Served(session) = client.stage {
             session.withdraw(&self.shared);

@@ -7,10 +7,9 @@ use crate::ring_session::SessionUser;
 use crate::session::Session;
 use crate::thread_counts::count;
 use mio::Token;
-use mio::net::TcpStream;
 use remora_arena::{Mapping, Words};
-use remora_fabric::Transport;
 use remora_fabric::verbs::ClientSide;
+use remora_fabric::{HelloStream, Transport};
 use remora_layout::hello::Refusal;
 use remora_layout::limits::MAX_SESSIONS;
 use remora_layout::session::mailbox_bytes;
@@ -61,7 +60,7 @@ impl Control {
             Refusal::Unavailable
         };
         let host = self.shared.verbs.as_ref().ok_or(Refusal::Unavailable)?;
-        let local = socket.local_addr().map_err(|error| no_rdma(&error))?.ip();
+        let local = socket.socket().local_addr().map_err(|error| no_rdma(&error))?.ip();
         let mut welcome = host.welcome(local).map_err(|error| no_rdma(&error))?;
         welcome.serve_at_most(self.shared.config.reads_per_client);
         let answer = [granted.as_bytes(), &welcome.greeting()].concat();
@@ -100,7 +99,8 @@ impl Control {
         let marks = self.shared.marks();
         let accepted = ClientSide::read_from_bytes(&said).map_err(|_| "its side is cut".to_owned());
         let accepted = accepted.and_then(|side| {
-            let control = socket.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+            let control =
+                socket.socket().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
             let (shared, marks) = (Arc::clone(&self.shared), Arc::clone(&marks));
             let on_immediate = Box::new(move |imm| shared.mark_and_ring(&marks, imm));
             let accepted = welcome.accept(control.into(), &side, &to_server, on_immediate);
@@ -114,7 +114,7 @@ impl Control {
                 return self.end(token, "its queue pair could not be connected");
             }
         };
-        let peer = Peer::of(socket.peer_addr());
+        let peer = Peer::of(socket.socket().peer_addr());
         // It fits; a client that has gone is noticed soon.
         let _ = socket.write_all(ready.as_bytes());
         let granted = (granted.session.get(), granted.session_seed.get());
@@ -126,7 +126,7 @@ impl Control {
 }
 
 /// The answer where [`VerbsReady`] is expected. A client that has gone needs none.
-fn refuse_to_connect(socket: &mut TcpStream, why: Refusal) {
+fn refuse_to_connect(socket: &mut HelloStream, why: Refusal) {
     let mut refused = VerbsReady::new_zeroed();
     refused.refusal = (why as u32).into();
     let _ = socket.write_all(refused.as_bytes());

@@ -119,6 +119,7 @@ impl Replica {
                 transport,
                 wake: Wake::Hybrid,
                 credentials: self.shared.config.peer_login.clone(),
+                tls: self.shared.config.peer_tls.clone(),
                 rdma_packets,
                 connect_timeout: hello_timeout,
                 hello_timeout,

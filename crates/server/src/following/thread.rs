@@ -327,6 +327,10 @@ impl RoleWorker {
         if is_own {
             return Err("ERR That is the address of this server itself".into());
         }
+        let config = &self.shared.config;
+        if config.tls.is_some() && config.peer_tls.is_none() && !primary.is_unix() {
+            return Err("ERR This server speaks TLS, and knows no authority of its primary's certificate: start it with --peer-tls-ca".into());
+        }
         Ok(())
     }
 

@@ -254,6 +254,7 @@ impl Facts<'_> {
             ("sessions_told_busy", load(&counts.told_busy)),
             ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
+            ("hellos_dropped", load(&counts.hellos_dropped)),
             ("rejected_connections", load(&counts.connections_rejected)),
             ("rejected_connections_of_address", load(&self.shared.users.guests.refused)),
             ("rejected_logins_of_user", load(&refused.logins)),
