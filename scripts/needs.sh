@@ -11,10 +11,10 @@ redis-server | redis-server | redis-server | tests that hold our replies against
 pg_lsclusters | postgresql | postgresql | tests that load from PostgreSQL
 osmium | osmium-tool | - | tests that hold our OpenStreetMap files against those of osmium
 /usr/lib/python3/dist-packages/redis | python3-redis | - | tests that drive the server with redis-py
-tclsh | tcl | - | Redis's own tests of users
-/usr/share/doc/tcl-tls/copyright | tcl-tls | - | Redis's own tests of users, over TLS
-openssl | openssl | - | Redis's own tests of users, over TLS
-/usr/bin/pip3 | python3-pip | - | redis-py's own tests of users and TLS
+tclsh | tcl | - | tests that Redis has of users
+/usr/share/doc/tcl-tls/copyright | tcl-tls | - | tests that Redis has of users, over TLS
+openssl | openssl | - | tests that Redis has of users, over TLS
+/usr/bin/pip3 | python3-pip | - | tests that redis-py has of users and TLS
 go | golang-go | - | tests that drive a cluster with go-redis
 javac | openjdk-17-jdk-headless | - | tests that drive a cluster with Lettuce
 mvn | maven | - | tests that drive a cluster with Lettuce

@@ -3,10 +3,12 @@
 
 use crate::verbs_many::{address, options, server};
 use remora_client_core::{ConnectError, Credentials, Options, Path, Session, SetOptions, Wanted};
-use remora_fabric::{Address, Transport};
+use remora_fabric::{Address, ClientTlsSettings, Transport};
 use remora_layout::hello::Refusal;
+use remora_testing::Authority;
 use remora_tests::revocation::reads_after_revocations;
 use remora_tests::{ServerProcess, Value, wait_until};
+use tempfile::TempDir;
 
 fn start() -> (ServerProcess, remora_tests::Resp) {
     let server = server(&["--requirepass=top"]);
@@ -54,4 +56,23 @@ fn who_may_not_read_everything_gets_no_queue_pair() {
     let mut reader = session(Wanted::Verbs, "reader", "pass").unwrap();
     assert!(reader.set(b"a:k", b"w", SetOptions::default()).is_err());
     wait_until("it reads", || reader.get(b"a:k", Path::Read).unwrap().served_by.is_read());
+}
+
+/// Queue pairs are set up over TLS: the keys of the regions are not in clear. A client without TLS is refused.
+#[test]
+fn queue_pairs_are_set_up_over_tls() {
+    let directory = TempDir::new().unwrap();
+    let authority = Authority::new(directory.path(), "ours");
+    let identity = authority.certify_for("server", address().ip());
+    let cert = format!("--tls-cert={}", identity.certificate.display());
+    let key = format!("--tls-key={}", identity.key.display());
+    let _server = server(&[&cert, &key]);
+    let options =
+        Options { tls: Some(ClientTlsSettings::new(authority.file())), ..options(Wanted::Verbs) };
+    let mut session = Session::connect(Address::Tcp(address()), &options).unwrap();
+    assert_eq!(session.transport(), Transport::Verbs);
+    session.set(b"k", b"v", SetOptions::default()).unwrap();
+    assert_eq!(session.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
+    wait_until("it reads", || session.get(b"k", Path::Read).unwrap().served_by.is_read());
+    assert!(self::session(Wanted::Verbs, "", "").is_err());
 }

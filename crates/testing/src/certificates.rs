@@ -2,9 +2,10 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
-    date_time_ymd,
+    SanType, date_time_ymd,
 };
 use std::fs::write;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// An authority, whose certificates are files of a directory.
@@ -50,6 +51,13 @@ impl Authority {
     /// `NAME.pem` and `NAME.key`. What they held before is written over.
     pub fn certify(&self, common_name: &str) -> Identity {
         self.certify_with(common_name, |_| {})
+    }
+
+    /// The same, for another address of the server.
+    pub fn certify_for(&self, common_name: &str, address: IpAddr) -> Identity {
+        self.certify_with(common_name, |parameters| {
+            parameters.subject_alt_names = vec![SanType::IpAddress(address)];
+        })
     }
 
     /// The same, which has not been valid for years.
