@@ -1,8 +1,11 @@
 //! A client of the rings by hand, for what an honest client never does.
 
 use remora_arena::Words;
+use remora_fabric::detect::Wanted;
 use remora_fabric::shm::{self, Connected};
-use remora_fabric::{Link, LinkError, RemoteAddress, Work};
+use remora_fabric::{
+    Address, Credentials, Dialling, Link, LinkError, RemoteAddress, Work, connect,
+};
 use remora_layout::frame::{FRAME_HEADER_BYTES, first_word, frame_checksum, ring_seed};
 use remora_layout::hello::{ClientHello, ServerHello};
 use remora_layout::session::{WITHDRAWN_WORD, credit_word, ring_offset};
@@ -73,7 +76,20 @@ pub struct RawSession {
 impl RawSession {
     /// Connects.
     pub fn connect(path: &Path) -> Self {
-        let connected = shm::connect(path).expect("a session");
+        Self::of(shm::connect(path).expect("a session"))
+    }
+
+    /// The same, as a user.
+    pub fn connect_as(path: &Path, credentials: Credentials) -> Self {
+        let dialling = Dialling { wanted: Wanted::Shm, credentials, ..Dialling::default() };
+        match connect(&Address::Unix(path.to_owned()), &dialling) {
+            Ok(remora_fabric::Connected::Shm(connected)) => Self::of(*connected),
+            Ok(_) => panic!("a session over another transport"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn of(connected: Connected) -> Self {
         let seed = connected.hello.session_seed.get();
         let mailbox = connected.arenas.len() as u32;
         let ring = ring_offset(0);

@@ -9,14 +9,16 @@ use remora_client_core::{
 use remora_fabric::{Connected, Dialling, Link, RemoteAddress, Waited, Work, connect};
 use remora_index::rtree::Query;
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word::RECORD_SECRET};
+use remora_layout::database::Database;
 use remora_layout::hello::Refusal;
 use remora_layout::rect::{Predicate, Rect};
 use remora_plan::text::parse;
-use remora_protocol::list::Side;
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::ordered::OrderedRange;
 use remora_protocol::sorted::{SortedRange, SortedRead};
-use remora_tests::{Value, wait_until};
+use remora_protocol::{Command, Items};
+use remora_tests::{RawSession, ServerProcess, Value, wait_until};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -154,6 +156,12 @@ fn each_request_of_a_session_is_looked_at() {
     assert_eq!(own.set_add(&set, &[b"m"]).err(), Some(NO_PERMISSION));
     let list = own.open_list(b"a:l").unwrap();
     assert_eq!(own.list_push(&list, Side::Left, &[b"x"]).unwrap(), 1);
+    // The name of the command is SORT's, which reads its first key: the list would be a destination.
+    let mut items = Vec::new();
+    Items::push(&mut items, b"x");
+    let store = ListCommand::Store { items: Items::parse(&items).unwrap() };
+    let store = Command::Of { key: b"r:s", request: store.request() };
+    assert_eq!(own.ask(&store).err(), Some(NO_PERMISSION));
     // Keys beside the first.
     let moved = own.list_wait_to_move(&list, b"b:l", (Side::Left, Side::Left), None);
     assert_eq!(moved.err(), Some(NO_PERMISSION));
@@ -203,8 +211,8 @@ fn a_session_that_asks_has_no_region_to_read() {
 fn who_may_read_everything_reads_and_asks_for_the_rest() {
     let (_server, mut admin, ways) = start(&["--shm-users=named,default"]);
     for make in [
-        "ACL SETUSER reader on >pass %R~* +@read -@dangerous",
-        "ACL SETUSER named on >pass %R~* +@read",
+        "ACL SETUSER reader on >pass %R~* +@read -@dangerous +select",
+        "ACL SETUSER named on >pass %R~* +@read +select",
         "SET k v",
     ] {
         assert_eq!(admin.call(make), Value::ok());
@@ -246,4 +254,58 @@ fn a_right_that_is_taken_away_is_gone_with_the_reply() {
     assert_eq!(admin.call("ACL DELUSER part"), Value::Integer(1));
     assert!(own.get(b"a:s", Path::Ask).is_err());
     wait_until("the session ends", || own.get(b"a:s", Path::Ask).is_err_and(|e| e.is_final()));
+}
+
+/// A user that may not SELECT is refused other databases by every path: one that reads by itself reads all of
+/// them, so such a user does not.
+#[test]
+fn databases_are_as_closed_to_reads_as_to_questions() {
+    let (_server, mut admin, [shm, tcp]) = start(&[]);
+    for make in [
+        "ACL SETUSER first on >pass %R~* +@read",
+        "ACL SETUSER one on >pass %R~* +@read +select|1",
+        "SELECT 1",
+        "SET k v",
+    ] {
+        assert_eq!(admin.call(make), Value::ok());
+    }
+    for (user, may) in [("first", false), ("one", true)] {
+        let credentials = Credentials::new(user, "pass");
+        assert_eq!(refusal(session(&shm, credentials.clone())), Refusal::RestrictedUser);
+        let database = Database::new(1).unwrap();
+        let options = Options { database, transport: tcp.0, credentials, ..Options::default() };
+        let mut own = Session::connect(&tcp.1, &options).unwrap();
+        for path in PATHS {
+            let got = own.get(b"k", path);
+            assert_eq!(got.is_ok(), may, "{user} {path:?}");
+        }
+    }
+}
+
+/// A SET in pieces is looked at when it begins and when it is whole.
+#[test]
+fn a_right_that_goes_while_a_value_comes_is_gone() {
+    let server = ServerProcess::start(&["--shards=1", "--requirepass=top"]);
+    let mut admin = server.resp();
+    assert_eq!(admin.call("AUTH top"), Value::ok());
+    assert_eq!(admin.call("ACL SETUSER u on >pass %R~* ~a:* +@all"), Value::ok());
+    let mut raw = RawSession::connect_as(&server.socket(), Credentials::new("u", "pass"));
+    let answer = |raw: &mut RawSession| {
+        let mut reply = None;
+        wait_until("a reply comes", || {
+            reply = reply.take().or_else(|| raw.receive());
+            reply.is_some()
+        });
+        Status::from_number(reply.unwrap()[0]).unwrap()
+    };
+    raw.announce_large(1, b"a:k", 180_000, 3);
+    assert_eq!(answer(&mut raw), Status::Ok);
+    raw.announce_large(2, b"b:k", 180_000, 3);
+    assert_eq!(answer(&mut raw), Status::NoPermission);
+    raw.announce_large(3, b"a:l", 180_000, 2);
+    // It may still read everything, so its session goes on.
+    assert_eq!(admin.call("ACL SETUSER u resetkeys %R~*"), Value::ok());
+    raw.send_pieces(3, 1);
+    assert_eq!(answer(&mut raw), Status::NoPermission);
+    assert_eq!(admin.call("EXISTS a:k a:l b:k"), Value::Integer(1));
 }

@@ -172,7 +172,8 @@ fn sessions_of_an_address_and_of_a_user_are_bounded() {
     wait_until("a login is free", || session(&shm, of_u()).is_ok());
     // The address has one connection of RESP and one session; those over shared memory have none.
     let other = session(&tcp, top()).unwrap();
-    let _connection = server.resp();
+    let mut connection = server.resp();
+    assert!(connection.call("PING").is_error(), "it has come, and is not logged in");
     wait_until("it is full", || admin.info("connected_sessions_tcp") == 2);
     assert_eq!(refusal(session(&tcp, top())), Refusal::TooManyOfAddress);
     drop((one, other));

@@ -38,7 +38,7 @@ fn who_may_not_read_everything_gets_no_queue_pair() {
     let (_server, mut admin) = start();
     for make in [
         "ACL SETUSER part on >pass ~a:* +@all",
-        "ACL SETUSER reader on >pass %R~* +@read",
+        "ACL SETUSER reader on >pass %R~* +@read +select",
         "SET a:k v",
     ] {
         assert_eq!(admin.call(make), Value::ok());

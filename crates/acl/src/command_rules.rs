@@ -51,6 +51,11 @@ impl CommandRules {
         self.allowed.has_all(commands)
     }
 
+    /// Whether some command may run.
+    pub(crate) fn allow_some(&self) -> bool {
+        self.allowed.has_some() || !self.first_arguments.is_empty()
+    }
+
     /// Whether a command may run with a first argument.
     #[inline]
     pub(crate) fn allow(&self, command: CommandId, first_argument: Option<&[u8]>) -> bool {

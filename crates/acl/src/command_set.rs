@@ -30,6 +30,10 @@ impl CommandSet {
         word >> (usize::from(id.0) % BITS) & 1 == 1
     }
 
+    pub(crate) fn has_some(&self) -> bool {
+        self.words.iter().any(|&word| word != 0)
+    }
+
     pub(crate) fn has_all(&self, commands: &impl Commands) -> bool {
         commands.all().all(|id| self.contains(id))
     }

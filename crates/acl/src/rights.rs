@@ -4,7 +4,7 @@ use crate::call::{Call, Channel, Denied, Key};
 use crate::command_rules::CommandRules;
 use crate::commands::{CommandId, Commands};
 use crate::error::RuleError;
-use crate::pattern::Patterns;
+use crate::pattern::{Access, Patterns};
 
 /// The rights of one selector: commands, keys and channels. A command runs if one selector of the
 /// user allows all of it.
@@ -73,7 +73,7 @@ impl Rights {
     fn allows_channel(&self, channel: &Channel<'_>) -> bool {
         match channel.is_pattern {
             true => self.channels.allow_pattern(channel.bytes),
-            false => self.channels.allow(channel.bytes, crate::pattern::Access::NONE),
+            false => self.channels.allow(channel.bytes, Access::NONE),
         }
     }
 
@@ -87,11 +87,18 @@ impl Rights {
         self.keys.reads_all()
     }
 
-    /// Whether every key may be read, by every command that reads and endangers nobody.
+    /// Whether some command may do something with a key.
+    pub(crate) fn may_touch(&self, key: &[u8]) -> bool {
+        self.commands.allow_some() && self.keys.allow(key, Access::NONE)
+    }
+
+    /// Whether every key of every database may be read, by every command that reads and endangers nobody.
     pub(crate) fn reads_all(&self, commands: &impl Commands) -> bool {
         let reads =
             |&id: &CommandId| commands.is_in(id, "read") && !commands.is_in(id, "dangerous");
+        let select = commands.find(b"select", None);
         self.reads_all_keys()
+            && select.is_none_or(|id| self.commands.allow(id, None))
             && commands.all().filter(reads).all(|id| self.commands.allow(id, None))
     }
 

@@ -203,10 +203,15 @@ impl User {
         self.is_unrestricted || self.rights().any(may)
     }
 
-    /// Whether the user may read all that keys hold, by whatever command: one selector allows every key
-    /// to be read, and every command of `@read` that is not in `@dangerous`.
+    /// Whether the user may read all that keys hold, in every database, by whatever command: one selector
+    /// allows every key to be read, SELECT, and every command of `@read` that is not in `@dangerous`.
     pub fn reads_all(&self) -> bool {
         self.reads_all
+    }
+
+    /// Whether the user may do anything with a key.
+    pub fn may_touch(&self, key: &[u8]) -> bool {
+        self.rights().any(|rights| rights.may_touch(key))
     }
 
     /// Whether the user may do all.

@@ -244,7 +244,7 @@ pub enum Refusal {
     NotLoggedIn = 11,
     /// The user gets no session over the wanted transport.
     #[error(
-        "this user gets no session of that kind: one who may not read everything asks over TCP (transport auto or tcp, and a fabric_address at the server), and shm_users may name those who get shared memory"
+        "this user gets no session of that kind: users that may not read everything ask over TCP (transport auto or tcp, and a fabric_address at the server), and shm_users may name the users of shared memory"
     )]
     RestrictedUser = 12,
     /// The user has as many logins as it may have.
@@ -262,10 +262,7 @@ pub enum Refusal {
 impl Refusal {
     /// Whether another user would not be refused.
     pub fn is_about_the_user(self) -> bool {
-        matches!(
-            self,
-            Self::WrongPassword | Self::NotLoggedIn | Self::RestrictedUser | Self::TooManyOfUser
-        )
+        matches!(self, Self::WrongPassword | Self::NotLoggedIn | Self::RestrictedUser)
     }
 
     /// The refusal with this number.

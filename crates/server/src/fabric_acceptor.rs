@@ -118,7 +118,7 @@ impl FabricAcceptor {
     fn shake(&mut self, token: usize) {
         let done = self.handshakes.step(self.poll.registry(), token, &self.tls.counts);
         let Some((socket, session, _)) = done else { return };
-        let login = self.tls.login(&session, self.shared.users.published());
+        let Ok(login) = self.tls.login(&session, &self.shared.users) else { return };
         let client = (HelloStream::encrypted(socket, session), login);
         match self.shaken.try_send(client) {
             Ok(()) => self.shared.wake_control(),

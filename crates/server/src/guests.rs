@@ -4,7 +4,7 @@
 
 use crate::thread_counts::count;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,14 @@ pub struct Guests {
     of_address: Mutex<HashMap<IpAddr, usize>>,
     /// Turned away since the start.
     pub refused: AtomicU64,
+}
+
+/// The address that counts for a client: of IPv6 its network of 64 bits, which one host may have all of.
+pub fn host_of(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+    }
 }
 
 /// A connection or session that counts.
@@ -33,7 +41,7 @@ impl Guests {
         if self.most == 0 {
             return Some(Guest(None));
         }
-        let ip = peer.ip().to_canonical();
+        let ip = host_of(peer);
         let mut of_address = self.lock();
         let many = of_address.entry(ip).or_default();
         if *many >= self.most {
@@ -74,10 +82,15 @@ mod tests {
         // The same one by IPv6.
         let two = guests.enter(peer("[::ffff:10.0.0.1]:2")).unwrap();
         assert!(guests.enter(peer("10.0.0.1:3")).is_none());
+        let far =
+            ["[2001:db8::1]:1", "[2001:db8::2]:1"].map(|text| guests.enter(peer(text)).unwrap());
+        assert!(guests.enter(peer("[2001:db8::3]:1")).is_none());
+        assert!(guests.enter(peer("[2001:db8:0:1::3]:1")).is_some());
+        drop(far);
         let other = guests.enter(peer("10.0.0.2:1")).unwrap();
         drop(one);
         let three = guests.enter(peer("10.0.0.1:4")).unwrap();
-        assert_eq!(guests.refused.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(guests.refused.load(std::sync::atomic::Ordering::Relaxed), 2);
         drop((two, other, three));
         assert!(guests.lock().is_empty());
         let open = Arc::new(Guests::new(0));

@@ -7,6 +7,7 @@
 //!   that speaks is done after two round trips;
 //! * none takes longer than [`HANDSHAKE_MS`].
 
+use crate::guests::host_of;
 use crate::thread_counts::count;
 use mio::{Interest, Registry, Token};
 use remora_layout::limits::{HANDSHAKE_MS, MAX_HANDSHAKES, MAX_HANDSHAKES_OF_ADDRESS};
@@ -64,10 +65,11 @@ impl Handshakes {
         (socket, session, peer): (TcpStream, TlsSession, SocketAddr),
         counts: &HandshakeCounts,
     ) -> std::io::Result<()> {
-        let ip = peer.ip();
+        let ip = host_of(peer);
         let (most, most_of_address) = self.most;
         let is_one_too_many = self.of_address.get(&ip).is_some_and(|&many| many >= most_of_address);
-        let mut oldest = self.open.iter().filter(|(_, of)| !is_one_too_many || of.peer.ip() == ip);
+        let mut oldest =
+            self.open.iter().filter(|(_, of)| !is_one_too_many || host_of(of.peer) == ip);
         if is_one_too_many || self.open.len() >= most {
             let oldest = oldest.next().map(|(&token, _)| token);
             drop(oldest.and_then(|token| self.take(registry, token)));
@@ -88,7 +90,7 @@ impl Handshakes {
         let fd = taken.socket.as_raw_fd();
         // Its end would end the watch, too.
         let _ = registry.deregister(&mut mio::unix::SourceFd(&fd));
-        let ip = taken.peer.ip();
+        let ip = host_of(taken.peer);
         if let Some(many) = self.of_address.get_mut(&ip) {
             *many -= 1;
             if *many == 0 {

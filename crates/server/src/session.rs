@@ -162,7 +162,7 @@ impl Session {
         let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
         let arenas = match user.rights.may_read() {
             true => shared.arenas(),
-            false => shared.arenas().iter().map(told_header).collect(),
+            false => shared.arenas().iter().map(redacted_header).collect(),
         };
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let peer = Peer::of(stream.socket().peer_addr());
@@ -352,7 +352,7 @@ impl Session {
 
 /// The header of an arena as a client may know it who reads nothing else of it: without the secret of
 /// the checksums.
-fn told_header(arena: &ReadView) -> ReadView {
+fn redacted_header(arena: &ReadView) -> ReadView {
     let header = Words::new(Mapping::heap(ARENA_HEADER_BYTES));
     for word in (0..ARENA_HEADER_BYTES / 8).filter(|&word| word != RECORD_SECRET) {
         header.store(word, arena.load_acquire(word));

@@ -4,7 +4,8 @@ use crate::file_watch::{FileWatch, Stamp, stamp};
 use crate::handshakes::HandshakeCounts;
 use crate::start_error::StartError;
 use crate::thread_counts::count;
-use remora_acl::{Login, Published};
+use crate::users::UserTable;
+use remora_acl::{Login, LoginError};
 use remora_layout::limits::TLS_FILE_LOOK_MS;
 use remora_tls::{ServerTls, ServerTlsSettings, TlsSession};
 use std::sync::Arc;
@@ -64,17 +65,20 @@ impl Tls {
         begun.inspect_err(|error| tracing::error!("no TLS session: {error}")).ok()
     }
 
-    /// The login of a client by its certificate; one without a login, if it names no user, or one as whom
-    /// too many are logged in.
-    pub fn login(&self, session: &TlsSession, published: &Published) -> Login {
+    /// The login of a client by its certificate; one without a login, if it names no user.
+    ///
+    /// # Errors
+    /// Too many are logged in as the user of the certificate. The users count it.
+    pub fn login(&self, session: &TlsSession, users: &UserTable) -> Result<Login, LoginError> {
         let mut login = Login::default();
         if self.names_users
             && let Some(name) = session.peer_name()
-            && let Err(why) = login.certify(published, name.as_bytes())
+            && login.certify(users.published(), name.as_bytes()) == Err(LoginError::TooMany)
         {
-            tracing::debug!("the user of a certificate does not log in: {why}");
+            count(&users.refused.logins, 1);
+            return Err(LoginError::TooMany);
         }
-        login
+        Ok(login)
     }
 
     /// Reads the files if they are others than were read last, and stay the same between two looks. What

@@ -495,10 +495,11 @@ impl Settings {
         let packets = layer.packets().packets()?;
         let max_memory = layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY);
         let by_rule = ByRule::of(Resources::of_this_process(max_memory.0));
-        let has_secrets = layer.users.is_some()
+        let is_named = |path: &Option<PathBuf>| named_file(path.clone()).is_some();
+        let has_secrets = is_named(&layer.users)
             || layer.requirepass.is_some()
             || layer.peer_password.is_some()
-            || layer.tls_key.is_some();
+            || is_named(&layer.tls_key);
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),

@@ -24,6 +24,8 @@ pub fn asked<'a>(database: Database, command: &Command<'a>) -> Option<Asked<'a>>
     };
     let id = CommandTable.find(outer.as_bytes(), inner)?;
     let (first, further) = (access_to(id, Place::First), access_to(id, Place::Further));
+    // The key may be another one than the first of the command of that name, such as SORT's destination.
+    let first = Access { write: first.write || command.is_write(), ..first };
     let key = |bytes, access| Key { at: 0, bytes, access };
     let mut keys: Vec<_> = match *command {
         // As SET without GET, it reads nothing.
@@ -60,9 +62,11 @@ impl<'a> Asked<'a> {
         let keys = self.keys.iter().copied();
         let call = Call { command: self.id, first_argument: None, keys, channels: channels() };
         user.check(&CommandTable, &call)?;
-        // The keys that a plan comes to are not in the request.
+        // The keys that a plan or a link leads to are not in the request.
         match self.name {
-            "plan.run" if !user.may_reading_all(&CommandTable, &call) => Err(Denied::Key { at: 1 }),
+            "plan.run" | "link.chase" if !user.may_reading_all(&CommandTable, &call) => {
+                Err(Denied::Key { at: 1 })
+            }
             _ => Ok(()),
         }
     }
@@ -144,7 +148,9 @@ mod tests {
                     // Mending a hint changes no content; SORT may store.
                     let is_other = matches!(name, "link.chase" | "sort");
                     assert!(command.is_write() == writes || is_other, "{name}: {command:?}");
-                    assert!(asked(Database::ZERO, &command).is_some(), "{name}");
+                    let asked = asked(Database::ZERO, &command).unwrap();
+                    let needs_write = asked.keys.iter().any(|key| key.access.write);
+                    assert_eq!(needs_write, command.is_write(), "{name}: {command:?}");
                 }
                 if !is_found {
                     without.insert((of, op));
@@ -174,6 +180,15 @@ mod tests {
         assert_eq!(may("+@all %W~a:*", &set(false)), Ok(()));
         assert_eq!(may("+@all %W~a:*", &set(true)), Err(Denied::Key { at: 1 }));
         assert_eq!(may("+@all %R~a:* (%W~a:* +set)", &set(false)), Ok(()));
+        // Whether a request may be worth memory before it is whole.
+        for (rules, key, may) in
+            [("~a:* +get", "a:k", true), ("~a:* +get", "b:k", false), ("~* -@all", "a:k", false)]
+        {
+            let mut users = Users::new(&CommandTable);
+            let rules = rules.split_ascii_whitespace().map(str::as_bytes);
+            users.set_user(&CommandTable, b"u", rules).unwrap();
+            assert_eq!(users.get(b"u").unwrap().may_touch(key.as_bytes()), may);
+        }
         let plan = Command::Plan { plan: b"" };
         assert_eq!(may("+@all ~a:*", &plan), Err(Denied::Key { at: 1 }));
         assert_eq!(may("+@all %R~*", &plan), Ok(()));

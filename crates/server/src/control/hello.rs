@@ -118,7 +118,7 @@ impl Control {
     /// Answers a client that gets no session here.
     fn dismiss(&mut self, token: Token, hello: &ServerHello) {
         self.admission.settle(token);
-        self.silent.remove(&token);
+        self.is_silent_no_more(token);
         if let Some(Client { socket: Some(mut socket), .. }) = self.clients.remove(&token) {
             let is_refusal = hello.refusal.get() != 0;
             count(&self.shared.counts.sessions_refused, is_refusal as u64);
@@ -132,8 +132,16 @@ impl Control {
         token: Token,
         hello: &[u8; size_of::<ClientHello>()],
     ) -> Result<(), Refusal> {
-        self.silent.remove(&token);
+        self.is_silent_no_more(token);
         let hello = hello_of(hello)?;
+        let client = self.clients.get(&token).ok_or(Refusal::NotAHello)?;
+        if let Some(Socket::Unix(socket)) = &client.socket {
+            let peer = rustix::net::sockopt::socket_peercred(socket.as_fd());
+            let peer = peer.map_err(|_| Refusal::OtherUser)?;
+            if peer.uid != rustix::process::geteuid() {
+                return Err(Refusal::OtherUser);
+            }
+        }
         let login = self.log_in(token, &hello)?;
         let rights = SessionRights::of(&login);
         let chosen = self.choose(token, &hello, &login)?;
@@ -150,13 +158,6 @@ impl Control {
             let there = there.ok_or(Refusal::Unavailable)?;
             self.dismiss(token, &there);
             return Ok(());
-        }
-        if let Some(Socket::Unix(socket)) = &client.socket {
-            let peer = rustix::net::sockopt::socket_peercred(socket.as_fd());
-            let peer = peer.map_err(|_| Refusal::OtherUser)?;
-            if peer.uid != rustix::process::geteuid() {
-                return Err(Refusal::OtherUser);
-            }
         }
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
         (client.login, client.rights) = (login, rights);
@@ -209,11 +210,11 @@ impl Control {
             true => login.log_in(users.published(), name, password),
             false => Ok(()),
         };
-        let why = if let Err(why) = named {
-            match why {
-                LoginError::WrongPassword => Refusal::WrongPassword,
-                LoginError::TooMany => Refusal::TooManyOfUser,
-            }
+        let why = if named == Err(LoginError::TooMany) {
+            count(&users.refused.logins, 1);
+            return Err(Refusal::TooManyOfUser);
+        } else if named.is_err() {
+            Refusal::WrongPassword
         } else if !(login.review(users.published()) && login.is_logged_in()) {
             Refusal::NotLoggedIn
         } else {

@@ -29,8 +29,8 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use remora_acl::Login;
 use remora_fabric::detect::Offer;
-use remora_fabric::refusal;
 use remora_fabric::verbs::Welcome;
+use remora_fabric::{Transport, refusal};
 use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::limits::{
     CLOCK_LOOK_MS, HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_HALF_OPEN, MAX_SET_UPS_WAITING,
@@ -137,8 +137,8 @@ pub struct Control {
     /// Clients over TCP whose TLS handshakes are over, where there is TLS.
     shaken: Option<Receiver<Shaken>>,
     clients: HashMap<Token, Client>,
-    /// Those that have not said hello, the oldest first.
-    silent: BTreeSet<Token>,
+    /// Those that have not said hello, the oldest first: those on the Unix socket, and the others.
+    silent: [BTreeSet<Token>; 2],
     admission: Admission<Token>,
     next_token: usize,
     next_session: u64,
@@ -179,7 +179,7 @@ impl Control {
             listeners,
             shaken,
             clients: HashMap::new(),
-            silent: BTreeSet::new(),
+            silent: Default::default(),
             admission: Admission::new(MAX_SET_UPS_WAITING, MAX_HALF_OPEN),
             next_token: FIRST_CLIENT,
             next_session: 1,
@@ -317,16 +317,25 @@ impl Control {
         if let Err(error) = watched {
             return tracing::warn!(%error, "cannot watch a client");
         }
+        let is_far = socket.transport() != Transport::Shm;
         self.clients.insert(token, Client::new(socket, login, guest));
-        self.silent.insert(token);
-        if self.silent.len() > MAX_SILENT_CLIENTS
-            && let Some(oldest) = self.silent.pop_first()
+        let silent = &mut self.silent[usize::from(is_far)];
+        silent.insert(token);
+        if silent.len() > MAX_SILENT_CLIENTS
+            && let Some(oldest) = silent.pop_first()
         {
             count(&self.shared.counts.hellos_dropped, 1);
             self.end(oldest, "it said nothing, and others came");
         }
         // Data that has already arrived raises no further event.
         self.read(token);
+    }
+
+    /// A client has said hello, or has gone.
+    fn is_silent_no_more(&mut self, token: Token) {
+        self.silent.iter_mut().for_each(|silent| {
+            silent.remove(&token);
+        });
     }
 
     /// One more of a client's address, if it may have one. Clients on the Unix socket have none.
@@ -358,7 +367,7 @@ impl Control {
 
     /// Ends a client, and gives back all that it holds.
     fn finish(&mut self, token: Token) {
-        self.silent.remove(&token);
+        self.is_silent_no_more(token);
         let Some(client) = self.clients.remove(&token) else { return };
         if let Stage::Served(session) = client.stage {
             session.withdraw(&self.shared);

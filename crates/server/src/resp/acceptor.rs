@@ -29,6 +29,8 @@ const FIRST_HANDSHAKE: usize = 2;
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 /// The reply to a client that is one too many of its address.
 const TOO_MANY_OF_ADDRESS: &[u8] = b"-ERR max number of clients of this address reached\r\n";
+/// The reply to a client whose certificate names a user as whom enough are logged in.
+const TOO_MANY_OF_USER: &[u8] = b"-ERR max number of logins of this user reached\r\n";
 /// The reply to a client for which the process has no descriptor.
 const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for another client: \
 close some, or raise its limit of open files (ulimit -n)\r\n";
@@ -160,8 +162,12 @@ impl Acceptor {
         let Some(tls) = &self.shared.tls else { return };
         let done = self.handshakes.step(self.poll.registry(), token, &tls.counts);
         let Some((socket, session, peer)) = done else { return };
-        let login = tls.login(&session, self.shared.users.published());
+        let login = tls.login(&session, &self.shared.users);
         let mut stream = TlsStream::new(socket, session);
+        let Ok(login) = login else {
+            let _ = stream.write(TOO_MANY_OF_USER);
+            return;
+        };
         if self.is_full() {
             count(&self.shared.counts.connections_rejected, 1);
             let _ = stream.write(TOO_MANY);

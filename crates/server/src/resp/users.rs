@@ -121,18 +121,17 @@ impl<H: Host> RespExecutor<H> {
             // There is one user, who needs no password.
             return if name == DEFAULT_USER { Ok(()) } else { Err(CommandError::WrongPassword) };
         };
-        let why = match responder.client.login.log_in(users.published(), name, password) {
-            Ok(()) => return Ok(()),
-            Err(why) => why,
-        };
-        self.note(users, responder, (Reason::Auth, command), name);
-        Err(match why {
-            LoginError::WrongPassword => CommandError::WrongPassword,
-            LoginError::TooMany => {
-                count(&users.refused.logins, 1);
-                CommandError::TooManyLogins
+        match responder.client.login.log_in(users.published(), name, password) {
+            Ok(()) => Ok(()),
+            Err(LoginError::WrongPassword) => {
+                self.note(users, responder, (Reason::Auth, command), name);
+                Err(CommandError::WrongPassword)
             }
-        })
+            Err(LoginError::TooMany) => {
+                count(&users.refused.logins, 1);
+                Err(CommandError::TooManyLogins)
+            }
+        }
     }
 
     /// ACL.

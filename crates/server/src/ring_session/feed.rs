@@ -36,7 +36,7 @@ impl RingSession {
         let follow = Follow::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         self.end_feed(shard);
         let feed = match shard.is_applying() {
-            _ if !self.may_all() => {
+            _ if !self.may_follow() => {
                 let why = "the replica's user there may not do all (~* &* +@all)";
                 Feed::refused(RefusalReason::NoPermission, why)
             }

@@ -1,11 +1,11 @@
 //! What a session may do: requests are looked at before they are carried out.
 
 use super::uploads::without_value;
-use super::user::SessionUser;
+use super::user::{SessionRights, SessionUser};
 use super::{RingSession, SessionError};
 use remora_engine::Now;
 use remora_layout::database::Database;
-use remora_protocol::message::{Op, RequestHeader, Status};
+use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
 use remora_protocol::{Command, Reply};
 
 impl RingSession {
@@ -15,6 +15,12 @@ impl RingSession {
             self.replies.tell_no_pointers();
         }
         Self { user: Some(Box::new(user)), ..self }
+    }
+
+    /// Whether the client may ask for the log. The control thread ends the session of a user that may not do
+    /// all any more, if it could when the session was granted: what a session got later does not count.
+    pub(super) fn may_follow(&self) -> bool {
+        self.user.as_ref().is_none_or(|user| user.rights == SessionRights::All)
     }
 
     /// Whether the user may do all, now.
@@ -36,19 +42,32 @@ impl RingSession {
         }
     }
 
-    /// The status of a SET that the user may not make, before its value has come. What else comes in
-    /// pieces is looked at when it is whole.
-    pub(super) fn upload_refused(
+    /// Looks at a request of which pieces are to come, before memory is set aside for them: a SET, of which
+    /// all but the value is known, as any request, and of others whether the user may do anything with the
+    /// key. The others are looked at when they are whole; a SET is again, by what is returned.
+    ///
+    /// # Errors
+    /// The status of the reply.
+    pub(super) fn look_at_upload(
         &mut self,
         frame: &[u8],
         header: &RequestHeader,
         now: Now,
-    ) -> Option<Status> {
-        if self.may_all() || header.of != 0 || header.op != Op::Set as u8 {
-            return None;
+    ) -> Result<Option<Vec<u8>>, Status> {
+        if self.may_all() {
+            return Ok(None);
         }
-        let is_refused = self.refuses_encoded(&without_value(frame, header), now);
-        is_refused.then_some(Status::NoPermission)
+        if header.of == 0 && header.op == Op::Set as u8 {
+            let set = without_value(frame, header);
+            return match self.refuses_encoded(&set, now) {
+                true => Err(Status::NoPermission),
+                false => Ok(Some(set)),
+            };
+        }
+        let key = frame.get(REQUEST_HEADER_BYTES..).unwrap_or_default();
+        let key = key.get(..header.key_bytes.get() as usize).ok_or(Status::Malformed)?;
+        let may = self.user.as_ref().is_some_and(|user| user.may_touch(key));
+        if may { Ok(None) } else { Err(Status::NoPermission) }
     }
 
     /// Whether the user may not make this request, which is encoded; a refusal is noted.

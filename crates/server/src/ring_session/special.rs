@@ -55,8 +55,8 @@ impl RingSession {
                 let whole = RequestHeader { form: header.form & !form::MASK, ..header };
                 let mut bytes = frame.to_vec();
                 bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
-                let refused = self.upload_refused(&bytes, &whole, now);
-                match self.uploads.begin(shard, (&bytes, &whole), refused, now)? {
+                let looked = self.look_at_upload(&bytes, &whole, now);
+                match self.uploads.begin(shard, (&bytes, &whole), looked, now)? {
                     None => Ok(()),
                     Some(status) => self.reply(&Reply::status(status), id),
                 }
@@ -86,7 +86,11 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         match complete {
             Complete::Command(bytes) => self.decoded(shard, &bytes, None, now),
-            Complete::Set(upload) => {
+            Complete::Set(upload, Some(set)) if self.refuses_encoded(&set, now) => {
+                shard.abandon_upload(upload, now);
+                self.reply_no_permission(id)
+            }
+            Complete::Set(upload, _) => {
                 let outcome = shard.finish_upload(upload, now);
                 let (reply, download) = match outcome {
                     Outcome::Reply(reply) => return self.reply(&reply, id),

@@ -33,13 +33,15 @@ enum Incoming {
 /// [`Shard::ticked_s`].
 struct Coming {
     what: Incoming,
+    /// A SET without its value, if it is looked at again when it is whole.
+    set: Option<Vec<u8>>,
     last_piece_s: u64,
 }
 
 /// The next step for a finished request.
 pub enum Complete {
-    /// A SET to execute.
-    Set(Upload),
+    /// A SET to execute; and how it began, if it is to be looked at again.
+    Set(Upload, Option<Vec<u8>>),
     /// An encoded command to execute.
     Command(Vec<u8>),
 }
@@ -51,14 +53,15 @@ pub struct Uploads {
 }
 
 impl Uploads {
-    /// Begins a request whose value comes in pieces. If it is refused, the error is the status of
-    /// the reply, and its pieces are skipped: so one that is `refused` already. A session has one such request at a time: a peer with
-    /// more requests than there can be sessions tries to exhaust the server's memory.
+    /// Begins a request whose value comes in pieces. If it is refused, now or by the look at its user's
+    /// rights, the error is the status of the reply, and its pieces are skipped. A session has one such
+    /// request at a time: a peer with more requests than there can be sessions tries to exhaust the
+    /// server's memory.
     pub fn begin(
         &mut self,
         shard: &mut Shard<impl Journal>,
         (frame, header): (&[u8], &RequestHeader),
-        refused: Option<Status>,
+        looked: Result<Option<Vec<u8>>, Status>,
         now: Now,
     ) -> Result<Option<Status>, SessionError> {
         if self.coming.len() >= MAX_CLIENT_SESSIONS {
@@ -66,13 +69,11 @@ impl Uploads {
         }
         let id = header.id.get();
         let missing = header.value_bytes.get() as usize;
-        let begun = match refused {
-            None => self.try_begin(shard, frame, header, now),
-            Some(status) => Err(status),
-        };
+        let begun = looked.and_then(|set| Ok((self.try_begin(shard, frame, header, now)?, set)));
         let refused = begun.as_ref().err().copied();
-        let what = begun.unwrap_or(Incoming::Refused { missing });
-        let before = self.coming.insert(id, Coming { what, last_piece_s: shard.ticked_s() });
+        let (what, set) = begun.unwrap_or((Incoming::Refused { missing }, None));
+        let coming = Coming { what, set, last_piece_s: shard.ticked_s() };
+        let before = self.coming.insert(id, coming);
         give_back(shard, before, now);
         if missing == 0 {
             // Nothing would ever complete it.
@@ -157,14 +158,15 @@ impl Uploads {
         if left > 0 {
             return Ok(None);
         }
-        Ok(match self.coming.remove(&id).map(|coming| coming.what) {
-            Some(Incoming::Set(upload)) => Some(Complete::Set(upload)),
-            Some(Incoming::Command { bytes, aside, .. }) => {
+        let coming = self.coming.remove(&id);
+        Ok(match coming.map(|coming| (coming.what, coming.set)) {
+            Some((Incoming::Set(upload), set)) => Some(Complete::Set(upload, set)),
+            Some((Incoming::Command { bytes, aside, .. }, _)) => {
                 // Its value may need the memory.
                 shard.end_request(aside);
                 Some(Complete::Command(bytes))
             }
-            Some(Incoming::Refused { .. }) | None => None,
+            Some((Incoming::Refused { .. }, _)) | None => None,
         })
     }
 

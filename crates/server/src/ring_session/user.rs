@@ -63,6 +63,11 @@ impl SessionUser {
         self.login.may_all(self.users.published())
     }
 
+    /// Whether the user may do anything with a key, as of the last look at the users.
+    pub fn may_touch(&self, key: &[u8]) -> bool {
+        self.login.user().is_some_and(|user| user.may_touch(key))
+    }
+
     /// Why a request is refused, if it is; a refusal is noted.
     #[cold]
     pub fn refuses(
