@@ -3,6 +3,7 @@
 use remora_tests::{
     Fault, Finished, Resp, ServerProcess, UnreliableDisk, Value, run_remora, wait_until,
 };
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -82,6 +83,34 @@ fn a_backup_of_a_running_server_makes_the_same_data() {
 }
 
 /// `remora restore` into this server, with more arguments.
+#[test]
+fn nobody_but_its_owner_reads_a_data_directory_or_a_backup() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let server = ServerProcess::start_with_data(&data, &["--shards=2"]);
+    let mut resp = server.resp();
+    fill(&mut resp);
+    assert!(!resp.call("BGSAVE").is_error());
+    wait_until("the snapshot is there", || resp.info("snapshots_written") == 1);
+    assert_eq!(resp.call("SET later 1"), Value::ok());
+    let copy = place.path().join("backup");
+    backup(&server, &copy);
+    let mut seen = Vec::new();
+    let mut left = vec![data, copy];
+    while let Some(path) = left.pop() {
+        let metadata = path.symlink_metadata().unwrap();
+        let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(metadata.permissions().mode() & 0o777, expected, "{}", path.display());
+        if metadata.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        seen.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+    }
+    for name in ["log-", "snapshot-", "shard-1", "manifest", "identity", "lock"] {
+        assert!(seen.iter().any(|seen| seen.starts_with(name)), "{name}: {seen:?}");
+    }
+}
+
 fn restore_into(backup: &Path, server: &ServerProcess, more: &[&str]) -> Finished {
     let (backup, address) = (backup.display().to_string(), server.resp_address().to_string());
     run_remora(&[&["restore", &backup, "--server", &address], more].concat())

@@ -11,8 +11,10 @@ use remora_protocol::Command;
 use remora_protocol::message::{ReplyHeader, RequestHeader};
 use remora_tests::proc::{anonymous_kib, descriptors};
 use remora_tests::{DEADLINE, Random, RawSession, Role, ServerProcess, greet, role, wait_until};
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::mem::offset_of;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -419,5 +421,35 @@ fn a_client_that_floods_its_control_socket_holds_nobody_up() {
     let written = flood.join().unwrap();
     println!("{written} bytes of flood; connected {connected:?}");
     assert!(connected.is_ok());
+    is_well(&mut server);
+}
+
+/// The server asks the kernel who is at the other end of its socket. Needs root, to be another user.
+#[test]
+fn another_user_of_the_machine_gets_no_session() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("not tested: only root can be another user");
+    }
+    let mut server = server();
+    // The modes of the socket and its directories keep others out as well.
+    let socket = server.socket();
+    for path in socket.ancestors().take(3) {
+        let mode = if path == socket { 0o666 } else { 0o755 };
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    // It says that it is the server's user.
+    let lie = hello(HELLO_MAGIC, PROTOCOL_VERSION);
+    let (refusal, fds) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            // Of this thread alone, which ends.
+            let nobody = Some(rustix::thread::Uid::from_raw(12_345));
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            let (_, answer, fds) = greet(&socket, &lie).unwrap();
+            (Refusal::from_number(answer.refusal.get()), fds.len())
+        });
+        other.join().unwrap()
+    });
+    assert_eq!((refusal, fds), (Some(Refusal::OtherUser), 0));
+    assert_eq!(sessions(&server), 0);
     is_well(&mut server);
 }

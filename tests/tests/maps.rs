@@ -6,14 +6,16 @@ use remora_client_core::{Path, Session, SetOptions};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::mailbox_bytes;
+use remora_protocol::Command;
 use remora_tests::proc::{Map, own_maps, target_of};
-use remora_tests::{ServerProcess, greet, in_own_process};
+use remora_tests::{RawSession, ServerProcess, greet, in_own_process, wait_until};
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const SHARDS: usize = 2;
 
@@ -187,5 +189,73 @@ fn a_client_has_no_descriptor_of_another_session() {
         for shard in 0..SHARDS {
             assert_eq!(identity(&one[3 + 2 * shard]), identity(&other[3 + 2 * shard]));
         }
+    });
+}
+
+/// Each session has mailboxes and a buffer of its own, of pages that nobody has written.
+#[test]
+fn a_new_session_sees_nothing_of_one_before_it() {
+    const MARK: [u8; 16] = *b"another's secret";
+    in_own_process(|| {
+        let server = server();
+        let content = |fd: &OwnedFd| {
+            let view = ReadView::of_peer(fd.as_fd(), bytes_of(fd)).unwrap();
+            let mut content = vec![0; view.bytes()];
+            view.copy_out(0, &mut content);
+            content
+        };
+        let has_mark = |fd: &OwnedFd| content(fd).windows(16).any(|bytes| bytes == MARK);
+        for round in 0..3 {
+            let mut raw = RawSession::connect(&server.socket());
+            let mailbox = raw.to_server().clone();
+            for at in (mailbox.bytes() / 2..mailbox.bytes() - 16).step_by(64) {
+                mailbox.copy_in(at / 8 * 8, &MARK);
+            }
+            let set = Command::Append { key: b"k", value: &MARK };
+            assert!(raw.send(&set, 1));
+            wait_until("it is answered", || raw.receive().is_some());
+            assert!(raw.send(&Command::Get { key: b"k" }, 2));
+            wait_until("it has the value", || raw.receive().is_some());
+            drop((raw, mailbox));
+            let (_socket, _, fds) = granted(&server);
+            assert!(!fds[..3].iter().any(has_mark), "round {round}");
+            assert!(content(&fds[0]).iter().all(|byte| *byte == 0), "its own mailbox");
+            // The control: the arenas, which all clients may read, have the value.
+            assert!((0..SHARDS).any(|shard| has_mark(&fds[3 + 2 * shard])));
+        }
+    });
+}
+
+/// Each client has eventfds of its own: one that signals them without need, and takes signals away,
+/// delays nobody else.
+#[test]
+fn eventfds_of_a_client_wake_no_other() {
+    in_own_process(|| {
+        let server = ServerProcess::start(&["--shards=2", "--max-memory=16MiB", "--wake=event"]);
+        let mut session = server.session();
+        let (_socket, _, fds) = granted(&server);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for shard in 0..SHARDS {
+                        let bell = &fds[4 + 2 * shard];
+                        rustix::io::write(bell, &1u64.to_ne_bytes()).unwrap();
+                        // What is there is taken away at once.
+                        assert_eq!(rustix::io::read(bell, &mut [0; 8]), Ok(8));
+                    }
+                }
+            });
+            for number in 0..2_000u32 {
+                let (key, value) = (number.to_le_bytes(), number.to_be_bytes());
+                let written = session.set(&key, &value, SetOptions::default());
+                let got = session.get(&key, Path::Ask).map(|got| got.value == Some(&value[..]));
+                if (written.is_ok(), got) != (true, Ok(true)) {
+                    is_over.store(true, Ordering::Relaxed);
+                    panic!("{number} is not served");
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
     });
 }

@@ -309,3 +309,47 @@ fn a_right_that_goes_while_a_value_comes_is_gone() {
     assert_eq!(answer(&mut raw), Status::NoPermission);
     assert_eq!(admin.call("EXISTS a:k a:l b:k"), Value::Integer(1));
 }
+
+/// The log is all of the data: only a user who may do all can follow it.
+#[test]
+fn a_replica_whose_user_may_not_do_all_gets_no_data() {
+    let (server, mut admin, ways) = start(&[]);
+    for make in [
+        "ACL SETUSER part on >pass ~a:* +@all",
+        "ACL SETUSER reader on >pass %R~* +@read +select",
+        "ACL SETUSER nearly on >pass ~* &* +@all -ping",
+        "SET a:k v",
+    ] {
+        assert_eq!(admin.call(make), Value::ok());
+    }
+    let [(_, shm), (_, tcp)] = &ways;
+    for (user, address) in [("part", tcp), ("reader", tcp), ("reader", shm), ("nearly", shm)] {
+        let (of, as_user) = (format!("--replica-of={address}"), format!("--peer-user={user}"));
+        let flags = ["--shards=2", "--replica-reads=stale", &of, &as_user, "--peer-password=pass"];
+        let replica = ServerProcess::start(&flags);
+        wait_until("it is refused", || {
+            replica.log().contains("it refuses: the replica's user there may not do all")
+        });
+        let mut reader = replica.resp();
+        assert_eq!(reader.info("slave_copies"), 0, "{user}");
+        assert_ne!(reader.call("GET a:k"), Value::bulk("v"), "{user}");
+        // As a primary it says what it has.
+        assert_eq!(reader.call("REPLICAOF NO ONE"), Value::ok(), "{user}");
+        assert_eq!(reader.call("DBSIZE"), Value::Integer(0), "{user}");
+    }
+    assert_eq!(admin.info("connected_slaves"), 0);
+    drop(server);
+}
+
+/// A message of a server can make another one lead, or follow.
+#[test]
+fn messages_of_servers_come_from_users_who_may_do_all() {
+    let (server, mut admin, _) = start(&[]);
+    assert_eq!(admin.call("ACL SETUSER nearly on >pass ~* &* +@all -ping"), Value::ok());
+    let mut nearly = server.resp();
+    assert_eq!(nearly.call("AUTH nearly pass"), Value::ok());
+    let told = "NOPERM messages of servers are taken from users who may do all";
+    assert_eq!(nearly.call("MEMBER.DELIVER x"), Value::Error(told.into()));
+    let other = admin.call("MEMBER.DELIVER x");
+    assert!(matches!(&other, Value::Error(text) if !text.starts_with("NOPERM")), "{other:?}");
+}

@@ -152,3 +152,45 @@ fn looking_at_a_part_reads_memory_and_a_pipeline_sees_its_own_edits() {
     let bit = MAX_VALUE_BYTES * 8;
     assert_eq!(resp.call(&format!("SETBIT k {bit} 1")), Value::Error(over.into()));
 }
+
+/// Memory that held another value: a client that leaves a gap in its own one gets zeros there.
+#[test]
+fn a_gap_is_zero_where_another_value_was() {
+    const MARK: u8 = b'S';
+    let server = ServerProcess::start(&["--shards=1", "--max-memory=32MiB"]);
+    let (mut resp, mut session) = (server.resp(), server.session());
+    for bytes in [50, 900, 5_000, 200_000, 2_000_000] {
+        let value = vec![MARK; bytes];
+        let mut keys = 0;
+        while resp.try_call(&[b"SET", format!("k{keys}").as_bytes(), &value]).unwrap()
+            == Value::ok()
+        {
+            keys += 1;
+        }
+        assert!(keys > 5, "{keys} values of {bytes} bytes");
+        assert_eq!(resp.call("FLUSHALL"), Value::ok());
+        // Most of the memory has the mark.
+        for number in 0..(keys / 2).min(200) {
+            let key = format!("own{number}");
+            let (last, mut own) = (bytes - 1, vec![0; bytes]);
+            match number % 3 {
+                0 => {
+                    session.set_range(key.as_bytes(), last as u64, b"x").unwrap();
+                    own[last] = b'x';
+                }
+                1 => {
+                    session.set_bit(key.as_bytes(), last as u32 * 8, true).unwrap();
+                    own[last] = 0x80;
+                }
+                _ => {
+                    // In place, behind what is there.
+                    session.append(key.as_bytes(), b"y").unwrap();
+                    session.set_range(key.as_bytes(), last as u64, b"x").unwrap();
+                    (own[0], own[last]) = (b'y', b'x');
+                }
+            }
+            assert!(resp.call(&format!("GET {key}")) == Value::bulk(own), "{key}, {bytes} bytes");
+        }
+        assert_eq!(resp.call("FLUSHALL"), Value::ok());
+    }
+}

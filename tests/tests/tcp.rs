@@ -183,6 +183,25 @@ fn rubbish_and_silence_on_the_fabric_address_harm_nobody() {
     assert_eq!(honest.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
 }
 
+#[test]
+fn a_client_that_does_not_say_hello_is_cut_off() {
+    let server = ServerProcess::start(&FLAGS);
+    let hello = remora_fabric::client_hello(Wanted::Tcp);
+    let mut silent: Vec<TcpStream> =
+        (0..20).map(|_| TcpStream::connect(fabric(&server)).unwrap()).collect();
+    for (said, stream) in silent.iter_mut().enumerate() {
+        stream.write_all(&zerocopy::IntoBytes::as_bytes(&hello)[..said]).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    }
+    let mut honest = Session::connect(fabric(&server), &options(Wanted::Tcp)).unwrap();
+    honest.set(b"k", b"v", SetOptions::default()).unwrap();
+    for stream in &mut silent {
+        assert_eq!(stream.read(&mut [0; 8]).unwrap_or_default(), 0, "cut off");
+    }
+    assert_eq!(server.resp().info("hellos_timed_out"), 20);
+    assert_eq!(honest.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
+}
+
 /// A client by hand, which sends nothing but what it is told to: no clock, so
 /// no heartbeats come either.
 struct ByHand {

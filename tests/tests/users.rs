@@ -6,6 +6,7 @@ use remora_tests::{
 };
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -353,6 +354,8 @@ fn users_come_from_a_file_and_go_to_it() {
     assert_eq!(user.call("GET a1"), Value::bulk("v"));
     assert_eq!(admin.call("ACL SETUSER v on >pass +ping"), Value::ok());
     assert_eq!(admin.call("ACL SAVE"), Value::ok());
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "its owner's only");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("user v on") && !text.contains(">pass"), "{text}");
     drop(server);
@@ -433,4 +436,44 @@ fn a_server_with_passwords_leaves_no_core_dump() {
     }
     assert!(dumps(&[]));
     assert!(!dumps(&["--requirepass=top"]));
+}
+
+/// A reply's texts.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join(" "),
+        other => format!("{other:?}"),
+    }
+}
+
+/// An operator sees hashes of passwords, refusals and changes, and no password.
+#[test]
+fn the_log_tells_of_users_and_refusals_without_passwords() {
+    let server = ServerProcess::start(&["--log=info,audit=debug"]);
+    let mut admin = server.resp();
+    assert_eq!(admin.call("ACL SETUSER u on >s3cret-word ~a* +@read"), Value::ok());
+    let listed = text(&admin.call("ACL LIST"));
+    let hash = listed.split_once(" #").map(|(_, rest)| &rest[..64]);
+    assert!(hash.is_some_and(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit())), "{listed}");
+    let mut user = server.resp();
+    assert!(user.call("AUTH u s3cret-wrong").is_error());
+    assert_eq!(user.call("AUTH u s3cret-word"), Value::ok());
+    assert!(user.call("SET a1 v").is_error());
+    assert!(user.call("GET b").is_error());
+    let noted = admin.call("ACL LOG");
+    assert!(matches!(&noted, Value::Array(entries) if entries.len() == 3), "{noted:?}");
+    assert_eq!(admin.call("ACL DELUSER u"), Value::Integer(1));
+    wait_until("the log has all of it", || {
+        let log = server.log();
+        let has = |text: &str| {
+            log.lines().filter(|line| line.contains("audit") && line.contains(text)).count() == 1
+        };
+        has("a user was made or changed")
+            && has("a user was removed")
+            && ["auth", "command", "key"].iter().all(|why| has(&format!("reason=\"{why}\"")))
+    });
+    for text in [listed, text(&noted), server.log()] {
+        assert!(!text.contains("s3cret"), "{text}");
+    }
 }

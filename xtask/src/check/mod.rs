@@ -11,6 +11,7 @@ mod documents;
 mod imports;
 mod leftovers;
 mod papers;
+mod security;
 mod sizes;
 mod threads;
 mod types;
@@ -54,6 +55,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("sizes", Check::Tree(sizes::check)),
     ("documents", Check::Tree(documents::check)),
     ("papers", Check::Tree(papers::check)),
+    ("security", Check::Tree(security::check)),
     ("leftovers", Check::Tree(leftovers::check)),
     ("planted", Check::Patches),
     ("newcomer", Check::Tree(crate::newcomer::check)),

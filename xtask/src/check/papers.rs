@@ -111,7 +111,8 @@ fn names(cell: &str) -> impl Iterator<Item = &str> {
     cell.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "-")
 }
 
-fn test_problem(tree: &Tree, test: &str) -> Option<String> {
+/// What is wrong with the name of a test, `path::name`.
+pub(super) fn test_problem(tree: &Tree, test: &str) -> Option<String> {
     let Some((path, name)) = test.split_once("::") else {
         return Some(format!("the test {test} is not of the form path::name"));
     };

@@ -114,3 +114,24 @@ impl ClusterState {
         self.published.version()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_cluster::topology::Instance;
+    use remora_cluster::wire::Letter;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn messages_beyond_the_bound_are_dropped_and_what_is_none_is_refused() {
+        let state = ClusterState::new(MemberId(1));
+        let instance = |member| Instance { member: MemberId(member), incarnation: 1 };
+        let letter = Letter::Promote(MemberId(2));
+        let envelope = Envelope { cluster: 7, from: instance(2), to: instance(1), letter };
+        let bytes = envelope.encode();
+        (0..CLUSTER_MAIL + 10).for_each(|_| state.deliver(&bytes).unwrap());
+        assert_eq!(state.messages.refused.load(Ordering::Relaxed), 10);
+        assert!(state.deliver(&bytes[1..]).is_err());
+        assert_eq!(state.take_mails().unwrap().try_iter().count(), CLUSTER_MAIL);
+    }
+}
