@@ -1,7 +1,7 @@
 //! The users that a server has now, and the login of a connection.
 
 use crate::error::WRONG_PASSWORD;
-use crate::seat::Seat;
+use crate::login_limit::LoginPermit;
 use crate::user::User;
 use crate::users::Users;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,7 +104,7 @@ pub struct Login {
     needs_none: bool,
     version: u64,
     /// It counts among the logins of its user.
-    seat: Option<Seat>,
+    permit: Option<LoginPermit>,
 }
 
 impl Login {
@@ -182,11 +182,11 @@ impl Login {
         let users = published.users();
         let user = find(&users).ok_or(LoginError::WrongPassword)?;
         let is_same = self.user.as_ref().is_some_and(|own| {
-            (own.name(), own.number()) == (user.name(), user.number()) && self.seat.is_some()
+            (own.name(), own.number()) == (user.name(), user.number()) && self.permit.is_some()
         });
         if !is_same {
-            let seat = user.seats.take(published.most_logins).ok_or(LoginError::TooMany)?;
-            self.seat = Some(seat);
+            let permit = user.logins.take(published.most_logins).ok_or(LoginError::TooMany)?;
+            self.permit = Some(permit);
         }
         (self.user, self.is_authenticated) = (Some(Arc::clone(user)), true);
         self.version = version;

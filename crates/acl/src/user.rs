@@ -3,10 +3,10 @@
 use crate::call::{Call, Channel, Denied, Key};
 use crate::commands::Commands;
 use crate::error::RuleError;
+use crate::login_limit::LoginCount;
 use crate::password::PasswordHash;
 use crate::pattern::is_one_word;
 use crate::rights::Rights;
-use crate::seat::Seats;
 use remora_layout::limits::{MAX_ACL_PASSWORD_BYTES, MAX_ACL_PASSWORDS, MAX_ACL_SELECTORS};
 use std::sync::Arc;
 use subtle::Choice;
@@ -28,7 +28,7 @@ pub struct User {
     is_unrestricted: bool,
     reads_all: bool,
     /// How many are logged in as it.
-    pub(crate) seats: Seats,
+    pub(crate) logins: LoginCount,
 }
 
 impl User {
@@ -45,7 +45,7 @@ impl User {
             selectors: Vec::new(),
             is_unrestricted: false,
             reads_all: false,
-            seats: Seats::default(),
+            logins: LoginCount::default(),
         }
     }
 

@@ -123,7 +123,7 @@ impl Users {
             let user = Arc::make_mut(user);
             user.set_number(number);
             if let Some(same) = same {
-                user.seats = same.seats.clone();
+                user.logins = same.logins.clone();
             }
         }
         loaded.next_number = next;

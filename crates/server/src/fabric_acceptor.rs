@@ -24,7 +24,7 @@ const WAKER: Token = Token(1);
 const FIRST_HANDSHAKE: usize = 2;
 
 /// A client whose handshake is over, and its login by its certificate.
-pub type Shaken = (HelloStream, Login);
+pub type Handshaken = (HelloStream, Login);
 
 /// See the module's text.
 pub struct FabricAcceptor {
@@ -34,7 +34,7 @@ pub struct FabricAcceptor {
     listener: TcpListener,
     limiter: AcceptLimiter,
     handshakes: Handshakes,
-    shaken: SyncSender<Shaken>,
+    handshaken: SyncSender<Handshaken>,
 }
 
 impl FabricAcceptor {
@@ -46,15 +46,15 @@ impl FabricAcceptor {
         shared: Arc<Shared>,
         tls: Arc<Tls>,
         listener: TcpListener,
-    ) -> std::io::Result<(Self, Waker, Receiver<Shaken>)> {
+    ) -> std::io::Result<(Self, Waker, Receiver<Handshaken>)> {
         listener.set_nonblocking(true)?;
         let poll = Poll::new()?;
         let mut watched = mio::unix::SourceFd(&listener.as_raw_fd());
         poll.registry().register(&mut watched, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let (shaken, clients) = sync_channel(MAX_HANDSHAKES);
+        let (handshaken, clients) = sync_channel(MAX_HANDSHAKES);
         let (limiter, handshakes) = (AcceptLimiter::new(), Handshakes::new(FIRST_HANDSHAKE));
-        Ok((Self { shared, tls, poll, listener, limiter, handshakes, shaken }, waker, clients))
+        Ok((Self { shared, tls, poll, listener, limiter, handshakes, handshaken }, waker, clients))
     }
 
     /// Runs until the server is to end.
@@ -120,7 +120,7 @@ impl FabricAcceptor {
         let Some((socket, session, _)) = done else { return };
         let Ok(login) = self.tls.login(&session, &self.shared.users) else { return };
         let client = (HelloStream::encrypted(socket, session), login);
-        match self.shaken.try_send(client) {
+        match self.handshaken.try_send(client) {
             Ok(()) => self.shared.wake_control(),
             Err(_) => count(&self.tls.counts.dropped, 1),
         }

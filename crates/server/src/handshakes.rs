@@ -7,7 +7,7 @@
 //!   that speaks is done after two round trips;
 //! * none takes longer than [`HANDSHAKE_MS`].
 
-use crate::guests::host_of;
+use crate::address_limit::host_of;
 use crate::thread_counts::count;
 use mio::{Interest, Registry, Token};
 use remora_layout::limits::{HANDSHAKE_MS, MAX_HANDSHAKES, MAX_HANDSHAKES_OF_ADDRESS};

@@ -16,6 +16,7 @@
 
 mod accept;
 pub mod acknowledging;
+mod address_limit;
 mod agent;
 mod agent_inbox;
 mod balance;
@@ -29,7 +30,7 @@ pub mod disk;
 mod fabric_acceptor;
 mod file_watch;
 pub mod following;
-mod guests;
+
 mod handshakes;
 pub mod inbox;
 pub mod joint;

@@ -319,10 +319,10 @@ impl Server {
             return Ok(Network::Plain(mio::net::TcpListener::from_std(listener)));
         };
         let shared = Arc::clone(&self.shared);
-        let (acceptor, waker, shaken) = FabricAcceptor::new(shared, tls, listener)?;
+        let (acceptor, waker, handshaken) = FabricAcceptor::new(shared, tls, listener)?;
         let thread = vital_thread::spawn("fabric-accept", move || acceptor.run())?;
         self.acceptors.push((thread, waker));
-        Ok(Network::Tls(shaken))
+        Ok(Network::Tls(handshaken))
     }
 
     /// The RESP address.

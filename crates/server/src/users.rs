@@ -1,8 +1,8 @@
 //! The server's users: the table that all threads share, the file that it comes from, and what was
 //! refused.
 
+use crate::address_limit::AddressLimit;
 use crate::file_watch::{FileWatch, Stamp, stamp};
-use crate::guests::Guests;
 use crate::start_error::StartError;
 use remora_acl::{DeleteError, Log, Published, Reason, Refusal, SetUserError, Users};
 use remora_layout::limits::{ACL_FILE_LOOK_MS, MAX_ACL_FILE_BYTES};
@@ -64,7 +64,7 @@ pub struct UserTable {
     /// Refusals since the start.
     pub refused: RefusalCounts,
     /// Connections and sessions by address.
-    pub guests: Arc<Guests>,
+    pub addresses: Arc<AddressLimit>,
 }
 
 /// Why ACL LOAD or ACL SAVE did nothing: the text of the error.
@@ -117,8 +117,8 @@ impl UserTable {
             0 => Published::new(users),
             most => Published::new(users).with_most_logins(most),
         };
-        let guests = Arc::new(Guests::new(settings.most_of_address));
-        Ok(Self { published, settings, seen, log, refused, guests })
+        let addresses = Arc::new(AddressLimit::new(settings.most_of_address));
+        Ok(Self { published, settings, seen, log, refused, addresses })
     }
 
     /// The table, for logins.

@@ -15,8 +15,8 @@ mod listeners;
 mod set_up;
 
 use crate::accept::ACCEPTS_PER_TURN;
-use crate::fabric_acceptor::Shaken;
-use crate::guests::Guest;
+use crate::address_limit::AddressPermit;
+use crate::fabric_acceptor::Handshaken;
 use crate::ring_session::SessionRights;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -74,7 +74,7 @@ struct Client {
     /// What it may do since then.
     rights: SessionRights,
     /// It counts among those of its address.
-    _guest: Guest,
+    _permit: AddressPermit,
     /// Why it is about to end, if it is.
     ends: Option<&'static str>,
 }
@@ -94,11 +94,11 @@ enum Stage {
 }
 
 impl Client {
-    fn new(socket: Socket, login: Login, guest: Guest) -> Self {
+    fn new(socket: Socket, login: Login, permit: AddressPermit) -> Self {
         let (stage, since) = (Stage::Silent, Instant::now());
         let (said, rights) = (Vec::new(), SessionRights::Asks);
         let socket = Some(socket);
-        Self { socket, stage, since, said, login, rights, _guest: guest, ends: None }
+        Self { socket, stage, since, said, login, rights, _permit: permit, ends: None }
     }
 
     /// Its session, if it has one that is not about to end.
@@ -126,7 +126,7 @@ pub enum Network {
     /// A listener.
     Plain(TcpListener),
     /// The thread that makes their TLS handshakes; it rings the waker.
-    Tls(Receiver<Shaken>),
+    Tls(Receiver<Handshaken>),
 }
 
 /// The control thread's state.
@@ -135,7 +135,7 @@ pub struct Control {
     poll: Poll,
     listeners: Vec<Listener>,
     /// Clients over TCP whose TLS handshakes are over, where there is TLS.
-    shaken: Option<Receiver<Shaken>>,
+    handshaken: Option<Receiver<Handshaken>>,
     clients: HashMap<Token, Client>,
     /// Those that have not said hello, the oldest first: those on the Unix socket, and the others.
     silent: [BTreeSet<Token>; 2],
@@ -161,12 +161,12 @@ impl Control {
         network: Option<Network>,
     ) -> std::io::Result<Self> {
         poll.registry().register(&mut unix, UNIX_LISTENER, Interest::READABLE)?;
-        let (tcp, shaken) = match network {
+        let (tcp, handshaken) = match network {
             Some(Network::Plain(mut tcp)) => {
                 poll.registry().register(&mut tcp, TCP_LISTENER, Interest::READABLE)?;
                 (Some(tcp), None)
             }
-            Some(Network::Tls(shaken)) => (None, Some(shaken)),
+            Some(Network::Tls(handshaken)) => (None, Some(handshaken)),
             None => (None, None),
         };
         let listeners = [Some(ListeningSocket::Unix(unix)), tcp.map(ListeningSocket::Tcp)];
@@ -177,7 +177,7 @@ impl Control {
             shared,
             poll,
             listeners,
-            shaken,
+            handshaken,
             clients: HashMap::new(),
             silent: Default::default(),
             admission: Admission::new(MAX_SET_UPS_WAITING, MAX_HALF_OPEN),
@@ -213,7 +213,7 @@ impl Control {
                     TCP_LISTENER => self.accept(1),
                     WAKER => {
                         self.end_sessions();
-                        self.take_shaken();
+                        self.take_handshaken();
                     }
                     token => self.read(token),
                 }
@@ -293,9 +293,9 @@ impl Control {
     }
 
     /// Takes in clients whose TLS handshakes are over, up to a bound.
-    fn take_shaken(&mut self) {
+    fn take_handshaken(&mut self) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(Ok((stream, login))) = self.shaken.as_ref().map(Receiver::try_recv) else {
+            let Some(Ok((stream, login))) = self.handshaken.as_ref().map(Receiver::try_recv) else {
                 return;
             };
             self.admit(Socket::Tcp(stream), login);
@@ -306,7 +306,7 @@ impl Control {
 
     /// A client is there, and is to say hello.
     fn admit(&mut self, mut socket: Socket, login: Login) {
-        let Some(guest) = self.enter(&socket) else {
+        let Some(permit) = self.enter(&socket) else {
             count(&self.shared.counts.sessions_refused, 1);
             return socket.answer(&refusal(Refusal::TooManyOfAddress, self.offer()));
         };
@@ -318,7 +318,7 @@ impl Control {
             return tracing::warn!(%error, "cannot watch a client");
         }
         let is_far = socket.transport() != Transport::Shm;
-        self.clients.insert(token, Client::new(socket, login, guest));
+        self.clients.insert(token, Client::new(socket, login, permit));
         let silent = &mut self.silent[usize::from(is_far)];
         silent.insert(token);
         if silent.len() > MAX_SILENT_CLIENTS
@@ -339,13 +339,13 @@ impl Control {
     }
 
     /// One more of a client's address, if it may have one. Clients on the Unix socket have none.
-    fn enter(&self, socket: &Socket) -> Option<Guest> {
+    fn enter(&self, socket: &Socket) -> Option<AddressPermit> {
         match socket {
-            Socket::Unix(_) => Some(Guest::default()),
+            Socket::Unix(_) => Some(AddressPermit::default()),
             Socket::Tcp(stream) => match stream.socket().peer_addr() {
-                Ok(peer) => self.shared.users.guests.enter(peer),
+                Ok(peer) => self.shared.users.addresses.enter(peer),
                 // It has gone, and is noticed soon.
-                Err(_) => Some(Guest::default()),
+                Err(_) => Some(AddressPermit::default()),
             },
         }
     }

@@ -137,11 +137,15 @@ impl Acceptor {
         }
         set_options(&socket);
         let Some(tls) = &self.shared.tls else {
-            let Some(guest) = self.shared.users.guests.enter(peer) else {
+            let Some(permit) = self.shared.users.addresses.enter(peer) else {
                 let _ = socket.write(TOO_MANY_OF_ADDRESS);
                 return;
             };
-            return self.hand_over(ClientStream::Plain(socket, guest), peer, RespClient::default());
+            return self.hand_over(
+                ClientStream::Plain(socket, permit),
+                peer,
+                RespClient::default(),
+            );
         };
         let Some(session) = tls.begin() else { return };
         let begun =
@@ -173,12 +177,12 @@ impl Acceptor {
             let _ = stream.write(TOO_MANY);
             return;
         }
-        let Some(guest) = self.shared.users.guests.enter(peer) else {
+        let Some(permit) = self.shared.users.addresses.enter(peer) else {
             let _ = stream.write(TOO_MANY_OF_ADDRESS);
             return;
         };
         let client = RespClient { login, ..RespClient::default() };
-        self.hand_over(ClientStream::Tls(Box::new(stream), guest), peer, client);
+        self.hand_over(ClientStream::Tls(Box::new(stream), permit), peer, client);
     }
 
     /// Gives a client to the thread that has the fewest.

@@ -256,7 +256,7 @@ impl Facts<'_> {
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("hellos_dropped", load(&counts.hellos_dropped)),
             ("rejected_connections", load(&counts.connections_rejected)),
-            ("rejected_connections_of_address", load(&self.shared.users.guests.refused)),
+            ("rejected_connections_of_address", load(&self.shared.users.addresses.refused)),
             ("rejected_logins_of_user", load(&refused.logins)),
             ("tls_handshakes", tls(|tls| &tls.counts.done)),
             ("tls_handshakes_failed", tls(|tls| &tls.counts.failed)),

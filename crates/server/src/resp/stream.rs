@@ -1,16 +1,16 @@
 //! A RESP client's stream of bytes: plain, or TLS.
 
-use crate::guests::Guest;
+use crate::address_limit::AddressPermit;
 use remora_frontend::ByteStream;
 use remora_tls::TlsStream;
 use std::io::{Read, Result, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A socket that never blocks, plain or encrypted. While it is there, it counts among the guests.
+/// A socket that never blocks, plain or encrypted. While it is there, it counts among the limit.
 pub enum ClientStream {
-    Plain(TcpStream, Guest),
-    Tls(Box<TlsStream>, Guest),
+    Plain(TcpStream, AddressPermit),
+    Tls(Box<TlsStream>, AddressPermit),
 }
 
 impl Read for ClientStream {

@@ -1,8 +1,8 @@
 //! Connections that go from one thread to another while the server ends.
 
 use super::*;
+use crate::address_limit::AddressPermit;
 use crate::config::Config;
-use crate::guests::Guest;
 use crate::server::Server;
 use remora_arena::{AsleepWord, Mapping, Owner, Words};
 use remora_engine::ShardOptions;
@@ -30,7 +30,7 @@ fn connection() -> (TcpStream, Handed) {
     (
         client,
         Handed {
-            stream: ClientStream::Plain(stream, Guest::default()),
+            stream: ClientStream::Plain(stream, AddressPermit::default()),
             connection: Connection::new(peer, 1_000),
         },
     )

@@ -1,6 +1,6 @@
 //! How many connections and sessions there are of each address.
 //!
-//! Invariant: each counts until its [`Guest`] ends, and the table has no address without one.
+//! Invariant: each counts until its [`AddressPermit`] ends, and the table has no address without one.
 
 use crate::thread_counts::count;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct Guests {
+pub struct AddressLimit {
     /// Of one address, at most; 0: as many as come.
     most: usize,
     of_address: Mutex<HashMap<IpAddr, usize>>,
@@ -28,18 +28,18 @@ pub fn host_of(peer: SocketAddr) -> IpAddr {
 
 /// A connection or session that counts.
 #[derive(Debug, Default)]
-pub struct Guest(Option<(Arc<Guests>, IpAddr)>);
+pub struct AddressPermit(Option<(Arc<AddressLimit>, IpAddr)>);
 
-impl Guests {
+impl AddressLimit {
     /// Nobody is there. `most` of one address; 0: as many as come.
     pub fn new(most: usize) -> Self {
         Self { most, of_address: Mutex::default(), refused: AtomicU64::new(0) }
     }
 
     /// One more of an address, if it may have one.
-    pub fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
+    pub fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<AddressPermit> {
         if self.most == 0 {
-            return Some(Guest(None));
+            return Some(AddressPermit(None));
         }
         let ip = host_of(peer);
         let mut of_address = self.lock();
@@ -49,7 +49,7 @@ impl Guests {
             return None;
         }
         *many += 1;
-        Some(Guest(Some((Arc::clone(self), ip))))
+        Some(AddressPermit(Some((Arc::clone(self), ip))))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -57,10 +57,10 @@ impl Guests {
     }
 }
 
-impl Drop for Guest {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
-        let Some((guests, ip)) = &self.0 else { return };
-        let mut of_address = guests.lock();
+        let Some((limit, ip)) = &self.0 else { return };
+        let mut of_address = limit.lock();
         if let Some(many) = of_address.get_mut(ip) {
             *many -= 1;
             if *many == 0 {
@@ -76,24 +76,24 @@ mod tests {
 
     #[test]
     fn an_address_has_so_many_and_no_more() {
-        let guests = Arc::new(Guests::new(2));
+        let limit = Arc::new(AddressLimit::new(2));
         let peer = |text: &str| text.parse().unwrap();
-        let one = guests.enter(peer("10.0.0.1:1")).unwrap();
+        let one = limit.enter(peer("10.0.0.1:1")).unwrap();
         // The same one by IPv6.
-        let two = guests.enter(peer("[::ffff:10.0.0.1]:2")).unwrap();
-        assert!(guests.enter(peer("10.0.0.1:3")).is_none());
+        let two = limit.enter(peer("[::ffff:10.0.0.1]:2")).unwrap();
+        assert!(limit.enter(peer("10.0.0.1:3")).is_none());
         let far =
-            ["[2001:db8::1]:1", "[2001:db8::2]:1"].map(|text| guests.enter(peer(text)).unwrap());
-        assert!(guests.enter(peer("[2001:db8::3]:1")).is_none());
-        assert!(guests.enter(peer("[2001:db8:0:1::3]:1")).is_some());
+            ["[2001:db8::1]:1", "[2001:db8::2]:1"].map(|text| limit.enter(peer(text)).unwrap());
+        assert!(limit.enter(peer("[2001:db8::3]:1")).is_none());
+        assert!(limit.enter(peer("[2001:db8:0:1::3]:1")).is_some());
         drop(far);
-        let other = guests.enter(peer("10.0.0.2:1")).unwrap();
+        let other = limit.enter(peer("10.0.0.2:1")).unwrap();
         drop(one);
-        let three = guests.enter(peer("10.0.0.1:4")).unwrap();
-        assert_eq!(guests.refused.load(std::sync::atomic::Ordering::Relaxed), 2);
+        let three = limit.enter(peer("10.0.0.1:4")).unwrap();
+        assert_eq!(limit.refused.load(std::sync::atomic::Ordering::Relaxed), 2);
         drop((two, other, three));
-        assert!(guests.lock().is_empty());
-        let open = Arc::new(Guests::new(0));
+        assert!(limit.lock().is_empty());
+        let open = Arc::new(AddressLimit::new(0));
         let all: Vec<_> = (0..9).map(|_| open.enter(peer("10.0.0.1:1")).unwrap()).collect();
         assert!(open.lock().is_empty() && all.len() == 9);
     }
