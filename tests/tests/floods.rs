@@ -101,7 +101,7 @@ fn half_open_handshakes_hold_up_nobody() {
 #[test]
 fn a_burst_of_connections_waits_to_be_accepted() {
     let server = ServerProcess::start(&["--shards=1", "--pin=false"]);
-    // Nobody accepts meanwhile.
+    // No connection is accepted meanwhile.
     server.signal(Signal::STOP);
     let connect = || TcpStream::connect_timeout(&server.resp_address(), DEADLINE);
     let burst: Result<Vec<TcpStream>, _> = (0..BURST).map(|_| connect()).collect();

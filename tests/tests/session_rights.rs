@@ -1,4 +1,4 @@
-//! Sessions of users who may not do all: what is asked is looked at, and who may not read everything reads
+//! Sessions of users that may not do all: each request is looked at. A user that may not read everything reads
 //! nothing by itself.
 
 use crate::session_users::{refusal, session, start};
@@ -227,7 +227,7 @@ fn who_may_read_everything_reads_and_asks_for_the_rest() {
         assert_eq!(own.del(b"k").err(), Some(NO_PERMISSION));
         assert_eq!(own.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
     }
-    // Who writes the table of shared pointers leads others' reads: it is for those who may do all.
+    // A client that writes the table of shared pointers leads others' reads: users that may do all get it.
     let shared = |user: &str, password: &str| {
         let credentials = Credentials::new(user, password);
         let pointer_cache = PointerCacheKind::Shared;
@@ -310,7 +310,7 @@ fn a_right_that_goes_while_a_value_comes_is_gone() {
     assert_eq!(admin.call("EXISTS a:k a:l b:k"), Value::Integer(1));
 }
 
-/// The log is all of the data: only a user who may do all can follow it.
+/// The log is all of the data: only a user that may do all can follow it.
 #[test]
 fn a_replica_whose_user_may_not_do_all_gets_no_data() {
     let (server, mut admin, ways) = start(&[]);
@@ -348,7 +348,7 @@ fn messages_of_servers_come_from_users_who_may_do_all() {
     assert_eq!(admin.call("ACL SETUSER nearly on >pass ~* &* +@all -ping"), Value::ok());
     let mut nearly = server.resp();
     assert_eq!(nearly.call("AUTH nearly pass"), Value::ok());
-    let told = "NOPERM messages of servers are taken from users who may do all";
+    let told = "NOPERM messages of servers are taken from users that may do all";
     assert_eq!(nearly.call("MEMBER.DELIVER x"), Value::Error(told.into()));
     let other = admin.call("MEMBER.DELIVER x");
     assert!(matches!(&other, Value::Error(text) if !text.starts_with("NOPERM")), "{other:?}");

@@ -60,7 +60,7 @@ impl Published {
     }
 }
 
-/// Why nobody was logged in.
+/// Why a login failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoginError {
     /// There is no such user, it is off, or its password is another one.

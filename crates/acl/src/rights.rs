@@ -92,7 +92,8 @@ impl Rights {
         self.commands.allow_some() && self.keys.allow(key, Access::NONE)
     }
 
-    /// Whether every key of every database may be read, by every command that reads and endangers nobody.
+    /// Whether every key of every database may be read, by every command of `@read` that is not in
+    /// `@dangerous`.
     pub(crate) fn reads_all(&self, commands: &impl Commands) -> bool {
         let reads =
             |&id: &CommandId| commands.is_in(id, "read") && !commands.is_in(id, "dangerous");

@@ -28,18 +28,18 @@ static SIDES: LazyLock<(ServerTls, ClientTls)> = LazyLock::new(|| {
 });
 
 /// The handshake on a socket that blocks.
-fn shaken(stream: &TcpStream, mut session: TlsSession) -> TlsSession {
+fn handshaken(stream: &TcpStream, mut session: TlsSession) -> TlsSession {
     while session.handshake(&mut &*stream).unwrap() != Progress::Done {}
     session
 }
 
 fn server(stream: TcpStream) -> HelloStream {
-    let session = shaken(&stream, SIDES.0.begin().unwrap());
+    let session = handshaken(&stream, SIDES.0.begin().unwrap());
     HelloStream::encrypted(stream, session)
 }
 
 fn client(stream: TcpStream) -> HelloStream {
-    let session = shaken(&stream, SIDES.1.begin("localhost").unwrap());
+    let session = handshaken(&stream, SIDES.1.begin("localhost").unwrap());
     HelloStream::encrypted(stream, session)
 }
 
@@ -53,7 +53,7 @@ fn ends(near: TcpStream, far: TcpStream) -> (TlsStream, Arc<Connection>) {
     near.set_read_timeout(Some(DEADLINE)).unwrap();
     std::thread::scope(|scope| {
         let far = scope.spawn(move || Connection::new(server(far), Pumping::ByAgent).unwrap());
-        let session = shaken(&near, SIDES.1.begin("localhost").unwrap());
+        let session = handshaken(&near, SIDES.1.begin("localhost").unwrap());
         (TlsStream::waiting(near, session), far.join().unwrap())
     })
 }
@@ -175,7 +175,7 @@ fn records_without_bytes_hold_no_thread() {
     let connection = std::thread::scope(|scope| {
         let far = scope.spawn(move || Connection::new(server(far), Pumping::ByAgent).unwrap());
         // What is behind a cut record never becomes whole.
-        let session = shaken(&near, SIDES.1.begin("localhost").unwrap());
+        let session = handshaken(&near, SIDES.1.begin("localhost").unwrap());
         drop(session);
         far.join().unwrap()
     });

@@ -265,7 +265,7 @@ pub enum CommandError {
     /// The user may not do this.
     #[error("NOPERM {0}")]
     NoPermission(String),
-    /// SORT with a pattern of keys, by a user who may not read all keys.
+    /// SORT with a pattern of keys, by a user that may not read all keys.
     #[error("ERR {0} option of SORT denied due to insufficient ACL permissions.")]
     SortOption(&'static str),
     /// CLIENT SETNAME with bytes that a log line could not hold.

@@ -31,7 +31,7 @@ pub fn host_of(peer: SocketAddr) -> IpAddr {
 pub struct AddressPermit(Option<(Arc<AddressLimit>, IpAddr)>);
 
 impl AddressLimit {
-    /// Nobody is there. `most` of one address; 0: as many as come.
+    /// A limit without connections. `most` of one address; 0: as many as come.
     pub fn new(most: usize) -> Self {
         Self { most, of_address: Mutex::default(), refused: AtomicU64::new(0) }
     }

@@ -53,7 +53,7 @@ pub struct Config {
     pub data: Option<Data>,
     /// Where the users of RESP connections come from.
     pub users: UserSettings,
-    /// Users who may have shared memory, if they may read everything; empty for all of those.
+    /// Users that may have shared memory, if they may read everything; empty for all of those.
     pub shm_users: Vec<String>,
     /// TLS on the ports of TCP; `None`: they are plain.
     pub tls: Option<TlsSettings>,
@@ -113,7 +113,7 @@ impl Config {
         self.cluster.is_some()
     }
 
-    /// Whether a user who may read everything may have shared memory.
+    /// Whether a user that may read everything may have shared memory.
     pub(crate) fn may_have_shm(&self, user: &[u8]) -> bool {
         self.shm_users.is_empty() || self.shm_users.iter().any(|name| name.as_bytes() == user)
     }

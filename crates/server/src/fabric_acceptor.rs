@@ -1,6 +1,6 @@
 //! The thread that accepts clients of `fabric_address` where that speaks TLS. It makes the handshakes,
 //! which take a signature each, and gives the clients that have come through to the control thread,
-//! whose heartbeats wait for nobody.
+//! whose heartbeats must not wait.
 //!
 //! Invariant: at most [`MAX_HANDSHAKES`] clients wait for the control thread; one too many is dropped.
 

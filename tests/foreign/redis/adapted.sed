@@ -1,4 +1,4 @@
-# What of Redis 7.0.15's acl.tcl, acl-v2.tcl and auth.tcl names commands that Remora does not have, and the
+# Lines of Redis 7.0.15's acl.tcl, acl-v2.tcl and auth.tcl that name commands which Remora does not have, and the
 # commands of the same form that are taken instead. What is tested stays the same.
 
 # acl.tcl: CLIENT KILL, CONFIG SET, XADD and MEMORY are not there.

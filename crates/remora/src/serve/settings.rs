@@ -91,8 +91,8 @@ pub struct Layer {
     /// as many as come [default: 0].
     #[arg(long, env = "REMORA_MAX_CLIENTS_PER_USER", value_name = "N")]
     pub max_clients_per_user: Option<usize>,
-    /// Users who may have shared memory, such as alice,bob, if they may read
-    /// everything [default: all who may].
+    /// Users that may have shared memory, such as alice,bob, if they may read
+    /// everything [default: all that may].
     #[arg(long, env = "REMORA_SHM_USERS", value_name = "NAMES", value_delimiter = ',')]
     pub shm_users: Option<Vec<String>>,
     /// Whether the server refuses to listen beyond loopback where it has neither
@@ -422,7 +422,7 @@ pub struct Settings {
     pub max_clients_per_address: usize,
     /// Logins of one user, at most; 0: as many as come.
     pub max_clients_per_user: usize,
-    /// Users who may have shared memory; none for all who may read everything.
+    /// Users that may have shared memory; none for all that may read everything.
     pub shm_users: Vec<String>,
     /// Transports of sessions.
     pub transport: Transport,

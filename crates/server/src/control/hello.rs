@@ -174,7 +174,7 @@ impl Control {
         Ok(())
     }
 
-    /// The transport for a client. One who may not read everything asks over TCP: shared memory and
+    /// The transport for a client. One that may not read everything asks over TCP: shared memory and
     /// regions over RDMA are read without the server.
     fn choose(
         &self,

@@ -127,7 +127,7 @@ impl<H: Host> RespExecutor<H> {
     /// A message of another server: who sends one can have this server lead, or follow.
     fn deliver(&self, responder: &mut Responder, message: &[u8]) {
         if self.host.users().is_some() && !responder.client.login.is_unrestricted() {
-            let text = "messages of servers are taken from users who may do all".to_owned();
+            let text = "messages of servers are taken from users that may do all".to_owned();
             return responder.reply(|out, _| CommandError::NoPermission(text).write(out));
         }
         let delivered = self.host.deliver(message);

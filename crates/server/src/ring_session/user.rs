@@ -1,4 +1,4 @@
-//! The user of a session. One who may not do all has each request looked at, as over RESP.
+//! The user of a session. One that may not do all has each request looked at, as over RESP.
 
 use crate::users::UserTable;
 use remora_acl::{Context, Denied, Login, Refusal};
@@ -34,8 +34,8 @@ impl SessionRights {
         self >= Self::Reads
     }
 
-    /// Whether the client may have the table of shared pointers: who writes it can lead others' reads to
-    /// values of its own, which others than those who may do all must not.
+    /// Whether the client gets the table of shared pointers. A client that writes it can lead the READs of
+    /// others to values of its own: only users that may do all get it.
     pub fn may_share_pointers(self) -> bool {
         self == Self::All
     }
