@@ -20,11 +20,21 @@ pub fn credentials() -> Credentials {
 /// TLS of Remora's commands: with REMORA_TLS_CA they speak it, and show the certificate of REMORA_TLS_CERT
 /// and REMORA_TLS_KEY if there is one.
 fn tls_settings() -> Option<ClientTlsSettings> {
-    let settings = ClientTlsSettings::new(variable("REMORA_TLS_CA")?);
-    Some(match variable("REMORA_TLS_CERT").zip(variable("REMORA_TLS_KEY")) {
+    Some(with_own_certificate(variable("REMORA_TLS_CA")?))
+}
+
+/// TLS of Remora's commands to the coordinator: that of [`tls_settings`], with the authority
+/// REMORA_COORDINATOR_TLS_CA if there is one.
+pub fn coordinator_tls() -> Option<ClientTlsSettings> {
+    variable("REMORA_COORDINATOR_TLS_CA").map(with_own_certificate).or_else(tls_settings)
+}
+
+fn with_own_certificate(authorities: OsString) -> ClientTlsSettings {
+    let settings = ClientTlsSettings::new(authorities);
+    match variable("REMORA_TLS_CERT").zip(variable("REMORA_TLS_KEY")) {
         Some((certificate, key)) => settings.with_identity(certificate, key),
         None => settings,
-    })
+    }
 }
 
 /// The same, its files read.

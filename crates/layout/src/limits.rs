@@ -922,6 +922,9 @@ pub const ZOOKEEPER_CONNECT_PAUSE_MS: u64 = 100;
 /// or so long, ms, after it has refused again and again what a session needs: people change its access
 /// rights.
 pub const ZOOKEEPER_REFUSED_PAUSE_MAX_MS: u64 = 10_000;
+/// Time that a look at why TLS to ZooKeeper fails gives one server to accept, and for each step of its
+/// handshake, ms.
+pub const ZOOKEEPER_TLS_LOOK_MS: u64 = 500;
 /// Time that closing a session at ZooKeeper may take, ms: it ends by itself, too.
 pub const ZOOKEEPER_CLOSE_MS: u64 = 1_000;
 /// Time that one server has for its hello, and to tell the topology, when a client asks servers in turn,

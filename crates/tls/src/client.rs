@@ -3,7 +3,7 @@
 use crate::error::TlsError;
 use crate::files;
 use crate::session::TlsSession;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::fmt;
@@ -43,6 +43,11 @@ impl ClientTlsSettings {
     }
 }
 
+/// Whether a certificate can hold this: a host's name or an IP address.
+pub fn is_server_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
 /// The authorities that a client trusts, and its own certificate.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientConfig>);
@@ -60,7 +65,7 @@ impl ClientTls {
     /// # Errors
     /// A file cannot be read, holds something else, or they do not fit together.
     pub fn load(authorities: &Path, identity: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
-        let begun = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let begun = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::settings)?
             .with_root_certificates(files::authorities(authorities)?);

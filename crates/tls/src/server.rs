@@ -3,7 +3,7 @@
 use crate::error::TlsError;
 use crate::files;
 use crate::session::TlsSession;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 use std::fmt;
@@ -70,7 +70,7 @@ impl ServerTlsSettings {
     fn read(&self) -> Result<ServerConfig, TlsError> {
         let chain = files::certificates(&self.certificate)?;
         let key = files::key(&self.key)?;
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let begun = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(self.versions())
             .map_err(TlsError::settings)?;

@@ -65,7 +65,7 @@ fn a_clients_certificate_names_it_and_must_be_of_the_authority() {
 
 #[test]
 fn an_old_version_is_refused_where_a_new_one_is_asked_for() {
-    use rustls::crypto::ring;
+    use rustls::crypto::aws_lc_rs;
     use std::sync::Arc;
     let directory = tempfile::tempdir().unwrap();
     let ours = Authority::new(directory.path(), "ours");
@@ -77,7 +77,7 @@ fn an_old_version_is_refused_where_a_new_one_is_asked_for() {
         use rustls::pki_types::pem::PemObject;
         roots.add(rustls::pki_types::CertificateDer::from_pem_file(ours.file()).unwrap()).unwrap();
         let config =
-            rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            rustls::ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
                 .with_protocol_versions(&[&rustls::version::TLS12])
                 .unwrap()
                 .with_root_certificates(roots)

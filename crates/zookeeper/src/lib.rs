@@ -26,13 +26,15 @@ mod local_server;
 mod nodes;
 mod requests;
 mod session;
+mod tls;
 
 pub use address::{AddressError, ZookeeperAddress};
-pub use local_server::{LocalServer, LocalServerError, LocalServerPlan};
+pub use local_server::{LocalServer, LocalServerError, LocalServerPlan, LocalServerTls};
 
 use remora_cluster::coordinator::{Coordinator, Event, Outcome, Proposal, RequestId, SessionState};
 use remora_cluster::topology::{Instance, Topology};
 use remora_layout::limits::COORDINATOR_REQUESTS;
+use remora_tls::ClientTlsSettings;
 use requests::{Asked, Heard, Request};
 use session::Session;
 use std::collections::VecDeque;
@@ -58,15 +60,25 @@ pub struct ZookeeperCoordinator {
 
 impl ZookeeperCoordinator {
     /// A session that begins by itself as soon as a server answers. ZooKeeper may give it another time
-    /// than `session_ms`: 2 to 20 of its ticks; see [`Coordinator::session_ms`].
+    /// than `session_ms`: 2 to 20 of its ticks; see [`Coordinator::session_ms`]. Where the address says
+    /// that ZooKeeper speaks TLS, `tls` names the files for it, which are read with each connection.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub fn connect(address: ZookeeperAddress, session_ms: u64) -> std::io::Result<Self> {
+    /// No thread can be started; or the address asks for TLS, and there is no `tls`.
+    pub fn connect(
+        address: ZookeeperAddress,
+        tls: Option<ClientTlsSettings>,
+        session_ms: u64,
+    ) -> std::io::Result<Self> {
+        let tls = tls.filter(|_| address.is_encrypted());
+        if address.is_encrypted() && tls.is_none() {
+            let why = "zk+tls:// needs the authority of ZooKeeper's certificates";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+        }
         let (asked, to_do) = unbounded_channel();
         let (tell, heard) = channel();
         let timeout = Duration::from_millis(session_ms);
-        let session = Session::new(address, timeout, to_do, tell);
+        let session = Session::new((address, tls), timeout, to_do, tell);
         let thread =
             std::thread::Builder::new().name("zookeeper".into()).spawn(move || session.run())?;
         Ok(Self {

@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 /// Where Debian's package `zookeeper` puts the server.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
+/// What TLS of the server needs, of the same packages: the server names only some of it itself.
+const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 const PROGRAM: &str = "java";
 /// How to get both.
 const INSTALL: &str =
@@ -58,6 +60,17 @@ pub struct LocalServerPlan {
     pub more: String,
     /// Memory of its heap at most, MiB.
     pub heap_mib: u32,
+    /// TLS, on a port of its own beside the plain one.
+    pub tls: Option<LocalServerTls>,
+}
+
+/// TLS of a server of one's own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LocalServerTls {
+    /// The server's certificate and its private key: files of PEM.
+    pub identity: (PathBuf, PathBuf),
+    /// The authority of the clients' certificates, PEM: they have to show one.
+    pub clients: PathBuf,
 }
 
 impl Default for LocalServerPlan {
@@ -69,6 +82,7 @@ impl Default for LocalServerPlan {
             tick_ms: 100,
             more: String::new(),
             heap_mib: 128,
+            tls: None,
         }
     }
 }
@@ -78,6 +92,8 @@ impl Default for LocalServerPlan {
 pub struct LocalServer {
     directory: TempDir,
     plan: LocalServerPlan,
+    /// Its port for TLS.
+    tls_port: Option<u16>,
     process: Option<Process>,
 }
 
@@ -171,13 +187,23 @@ impl LocalServer {
             directory.path().join("data").display(),
             tick_ms * 400,
         );
-        std::fs::write(directory.path().join("zoo.cfg"), settings)?;
-        Ok(Self { directory, plan, process: None })
+        let tls_port = plan.tls.as_ref().map(|_| free_port());
+        let tls = match plan.tls.as_ref().zip(tls_port) {
+            Some((tls, port)) => tls_settings(tls, port, directory.path())?,
+            None => String::new(),
+        };
+        std::fs::write(directory.path().join("zoo.cfg"), settings + &tls)?;
+        Ok(Self { directory, plan, tls_port, process: None })
     }
 
     /// `HOST:PORT`, the same after each start.
     pub fn address(&self) -> String {
         format!("{}:{}", self.plan.host, self.plan.port)
+    }
+
+    /// The same of its port for TLS, if it has one.
+    pub fn tls_address(&self) -> Option<String> {
+        Some(format!("{}:{}", self.plan.host, self.tls_port?))
     }
 
     /// Its port.
@@ -221,7 +247,8 @@ impl LocalServer {
             .args(&words[1..])
             .arg(format!("-Xmx{}m", self.plan.heap_mib))
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
-            .args(["-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no", "-cp", JAR])
+            .args(["-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no"])
+            .args(["-cp", &format!("{JAR}:{NETTY}")])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.directory.path().join("zoo.cfg"))
             .env("OUTPUT", self.output_path())
@@ -315,6 +342,22 @@ impl LocalServer {
     }
 }
 
+/// The lines for TLS. ZooKeeper wants a certificate and its key in one file.
+fn tls_settings(tls: &LocalServerTls, port: u16, directory: &Path) -> io::Result<String> {
+    let (certificate, key) = &tls.identity;
+    let identity = [std::fs::read(key)?, std::fs::read(certificate)?].concat();
+    let path = directory.join("identity.pem");
+    std::fs::write(&path, identity)?;
+    Ok(format!(
+        "\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+         secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\nssl.clientAuth=need\n\
+         ssl.keyStore.type=PEM\nssl.keyStore.location={}\n\
+         ssl.trustStore.type=PEM\nssl.trustStore.location={}\n",
+        path.display(),
+        tls.clients.display(),
+    ))
+}
+
 /// A port that no process has now. It is none of those that the kernel gives to connections, which could take
 /// it before the server does.
 fn free_port() -> u16 {
@@ -369,7 +412,9 @@ mod tests {
         server.kill();
         assert!(!server.is_alive() && !server.is_well() && server.pause().is_err());
         server.resume().unwrap();
-        assert_eq!((server.is_well(), server.address()), (true, address));
+        // It has answered, and may be slow to answer again while it starts.
+        assert!((0..500).any(|_| server.is_well()), "it is well again");
+        assert_eq!(server.address(), address);
         let process = server.process.as_ref().unwrap().server;
         assert!(is_there(process));
         drop(server);

@@ -10,18 +10,20 @@ use crate::address::ZookeeperAddress;
 use crate::connection::{Connection, Prepared};
 use crate::nodes::Nodes;
 use crate::requests::{Asked, Heard};
+use crate::tls;
 use remora_cluster::coordinator::{Event, Outcome, SessionState};
 use remora_cluster::topology::Instance;
 use remora_cluster::view::View;
 use remora_layout::limits::{
     ZOOKEEPER_CLOSE_MS, ZOOKEEPER_CONNECT_PAUSE_MS, ZOOKEEPER_REFUSED_PAUSE_MAX_MS,
 };
+use remora_tls::{ClientTlsSettings, TlsError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
-use zookeeper_client::{Client, Error, SessionInfo, SessionState as ClientState};
+use zookeeper_client::{Client, Connector, Error, SessionInfo, SessionState as ClientState};
 
 /// Time between two attempts to connect: a server that was started again is found soon, and one that is
 /// away costs little.
@@ -69,6 +71,7 @@ enum End {
 /// See the module's text.
 pub(crate) struct Session {
     address: ZookeeperAddress,
+    tls: Option<ClientTlsSettings>,
     nodes: Nodes,
     timeout: Duration,
     asked: UnboundedReceiver<Asked>,
@@ -85,7 +88,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(
-        address: ZookeeperAddress,
+        (address, tls): (ZookeeperAddress, Option<ClientTlsSettings>),
         timeout: Duration,
         asked: UnboundedReceiver<Asked>,
         heard: Sender<Heard>,
@@ -93,6 +96,7 @@ impl Session {
         let nodes = Nodes::new(address.path());
         Self {
             address,
+            tls,
             nodes,
             timeout,
             asked,
@@ -137,18 +141,27 @@ impl Session {
 
     /// One connection, from its beginning to its end.
     async fn connection(&mut self) -> End {
-        let connecting =
-            connect(self.address.hosts().to_owned(), self.timeout, self.session.clone());
+        let connector = match self.connector() {
+            Ok(connector) => connector,
+            Err(error) => {
+                let pause = self.pause_after(&error.with_advice());
+                return self.interrupted(pause).await;
+            }
+        };
+        let address = self.address.clone();
+        let connecting = async move {
+            match address.is_encrypted() {
+                true => connector.secure_connect(address.hosts()).await,
+                false => connector.connect(address.hosts()).await,
+            }
+        };
         let client = match self.while_refusing(connecting).await {
             None => return End::Stop,
             Some(Ok(client)) => client,
             Some(Err(Error::SessionExpired)) if self.session.is_some() => return End::Expired,
             Some(Err(error)) => {
                 tracing::debug!(cluster = %self.address, %error, "no connection to ZooKeeper");
-                return match self.while_refusing(tokio::time::sleep(PAUSE)).await {
-                    None => End::Stop,
-                    Some(()) => End::Interrupted,
-                };
+                return self.not_connected().await;
             }
         };
         self.session = Some(client.session().clone());
@@ -163,11 +176,8 @@ impl Session {
             }
             Some(Ok(prepared)) => prepared,
             Some(Err(error)) => {
-                let pause = self.pause_after(&error);
-                return match self.while_refusing(tokio::time::sleep(pause)).await {
-                    None => End::Stop,
-                    Some(()) => End::Interrupted,
-                };
+                let pause = self.pause_after(&error.to_string());
+                return self.interrupted(pause).await;
             }
         };
         self.refusals = Refusals::default();
@@ -201,11 +211,45 @@ impl Session {
         End::Interrupted
     }
 
+    fn connector(&self) -> Result<Connector, TlsError> {
+        let connector = Client::connector().with_session_timeout(self.timeout).with_fail_eagerly();
+        let connector = match &self.session {
+            Some(session) => connector.with_session(session.clone()),
+            None => connector,
+        };
+        Ok(match &self.tls {
+            Some(files) => connector.with_tls(tls::options(files)?),
+            None => connector,
+        })
+    }
+
+    /// After an attempt to connect that has failed. A failure of TLS stays until files are changed.
+    async fn not_connected(&mut self) -> End {
+        let Some(files) = self.tls.clone() else { return self.interrupted(PAUSE).await };
+        let address = self.address.clone();
+        let looking = tokio::task::spawn_blocking(move || tls::failure(&address, &files));
+        match self.while_refusing(looking).await {
+            None => End::Stop,
+            Some(Ok(Some(why))) => {
+                let pause = self.pause_after(&why);
+                self.interrupted(pause).await
+            }
+            Some(_) => self.interrupted(PAUSE).await,
+        }
+    }
+
+    async fn interrupted(&mut self, pause: Duration) -> End {
+        match self.while_refusing(tokio::time::sleep(pause)).await {
+            None => End::Stop,
+            Some(()) => End::Interrupted,
+        }
+    }
+
     /// How long it waits after ZooKeeper has refused what it needs. A reason is said once.
-    fn pause_after(&mut self, error: &Error) -> Duration {
-        let AfterRefusal { is_new, time } = self.refusals.refused(&error.to_string());
+    fn pause_after(&mut self, why: &str) -> Duration {
+        let AfterRefusal { is_new, time } = self.refusals.refused(why);
         if is_new {
-            tracing::warn!(cluster = %self.address, %error, "ZooKeeper refuses the session's nodes, trying again");
+            tracing::warn!(cluster = %self.address, error = why, "ZooKeeper refuses the session, trying again");
         }
         time
     }
@@ -223,19 +267,6 @@ impl Session {
             }
         }
     }
-}
-
-async fn connect(
-    hosts: String,
-    timeout: Duration,
-    session: Option<SessionInfo>,
-) -> Result<Client, Error> {
-    let connector = Client::connector().with_session_timeout(timeout).with_fail_eagerly();
-    let connector = match session {
-        Some(session) => connector.with_session(session),
-        None => connector,
-    };
-    connector.connect(&hosts).await
 }
 
 /// Waits until the connection is lost.

@@ -47,7 +47,7 @@ impl TestEnsemble for Real {
         let proxy = Proxy::to(with_server(|(server, _)| server.port()));
         let address = format!("zk://127.0.0.1:{}{}", proxy.port, self.path);
         let address: ZookeeperAddress = address.parse().expect("valid");
-        let session = ZookeeperCoordinator::connect(address, session_ms).expect("a thread");
+        let session = ZookeeperCoordinator::connect(address, None, session_ms).expect("a thread");
         Linked { session, proxy }
     }
 

@@ -6,6 +6,7 @@ mod member;
 mod proxy;
 mod quorum;
 mod scale;
+mod tls;
 
 use remora_zookeeper::{LocalServer, LocalServerPlan};
 

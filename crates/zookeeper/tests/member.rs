@@ -4,6 +4,7 @@ use remora_cluster::conformance::Journal;
 use remora_cluster::coordinator::{Coordinator, Outcome, Proposal, RequestId};
 use remora_cluster::topology::change::{self, Joining};
 use remora_cluster::topology::{GroupId, Instance, MemberId, Topology};
+use remora_tls::ClientTlsSettings;
 use remora_zookeeper::ZookeeperCoordinator;
 use std::time::Duration;
 
@@ -18,9 +19,18 @@ pub struct Member {
 
 impl Member {
     pub fn new(id: u64, address: &str, session_ms: u64) -> Self {
+        Self::with_tls(id, address, None, session_ms)
+    }
+
+    pub fn with_tls(
+        id: u64,
+        address: &str,
+        tls: Option<ClientTlsSettings>,
+        session_ms: u64,
+    ) -> Self {
         let address = address.parse().expect("an address");
         Self {
-            session: ZookeeperCoordinator::connect(address, session_ms).expect("a thread"),
+            session: ZookeeperCoordinator::connect(address, tls, session_ms).expect("a thread"),
             journal: Journal::default(),
             instance: Instance { member: MemberId(id), incarnation: id },
         }

@@ -180,7 +180,7 @@ fn sessions_at_zookeeper_rest_and_hear_of_one_change_with_one_read_each() {
     let address: ZookeeperAddress = address.parse().unwrap();
     let open = |sessions: &mut Sessions, more: usize| {
         for _ in 0..more {
-            let session = ZookeeperCoordinator::connect(address.clone(), SESSION_MS).unwrap();
+            let session = ZookeeperCoordinator::connect(address.clone(), None, SESSION_MS).unwrap();
             sessions.all.push(session);
             sessions.seen.push(Seen::default());
         }

@@ -21,7 +21,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("acl", &[&["protocol", "layout"]]),
     ("tls", &[]),
     ("cluster", &[&["protocol", "layout"]]),
-    ("zookeeper", &[&["cluster", "layout"]]),
+    ("zookeeper", &[&["cluster", "layout", "tls"]]),
     ("arena", &[&["layout"]]),
     ("verbs-sys", &[]),
     ("fabric", &[&["tls", "verbs-sys", "arena", "layout"]]),

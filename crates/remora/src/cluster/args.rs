@@ -25,7 +25,8 @@ pub enum ClusterCommand {
 /// Where the cluster is.
 #[derive(Debug, Args)]
 pub struct Where {
-    /// Coordinator and path, as zk://host1,host2,host3/path.
+    /// Coordinator and path, as zk://host1,host2,host3/path, or zk+tls:// for TLS with the authority
+    /// REMORA_COORDINATOR_TLS_CA.
     #[arg(long, env = "REMORA_CLUSTER", value_name = "zk://HOSTS/PATH")]
     pub cluster: String,
     /// Longest wait for the coordinator, s.

@@ -7,7 +7,7 @@ use remora_cluster::coordinator::{Coordinator, Event, Outcome, Proposal, Refused
 use remora_cluster::topology::change::Refusal;
 use remora_cluster::topology::{Instance, MemberId, Topology};
 use remora_cluster::wire::{Envelope, Letter};
-use remora_command_line::usage;
+use remora_command_line::{coordinator_tls, usage};
 use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,13 @@ impl CoordinatorSession {
     pub fn open(at: &Where) -> anyhow::Result<Self> {
         let address: ZookeeperAddress =
             at.cluster.parse().map_err(|error| usage(format!("--cluster: {error}")))?;
-        let coordinator = ZookeeperCoordinator::connect(address, SESSION_MS)?;
+        let tls = coordinator_tls();
+        if address.is_encrypted() && tls.is_none() {
+            return Err(usage(
+                "--cluster: name the file of the authority of ZooKeeper's certificates in REMORA_COORDINATOR_TLS_CA",
+            ));
+        }
+        let coordinator = ZookeeperCoordinator::connect(address, tls, SESSION_MS)?;
         let mut session = Self {
             coordinator,
             cluster: at.cluster.clone(),

@@ -129,6 +129,10 @@ pub struct Layer {
     /// TLS then, and show tls_cert [default: tls_ca, with tls_cert].
     #[arg(long, env = "REMORA_PEER_TLS_CA", value_name = "FILE")]
     pub peer_tls_ca: Option<PathBuf>,
+    /// Authorities of ZooKeeper's certificates, PEM, where cluster begins with
+    /// zk+tls:// [default: peer_tls_ca, or its default].
+    #[arg(long, env = "REMORA_COORDINATOR_TLS_CA", value_name = "FILE")]
+    pub coordinator_tls_ca: Option<PathBuf>,
     /// Unix socket on which clients ask for shared memory [default:
     /// $XDG_RUNTIME_DIR/remora.sock, else /tmp/remora-UID/remora.sock].
     #[arg(long, env = "REMORA_SOCKET", value_name = "PATH")]
@@ -229,7 +233,8 @@ pub struct Layer {
     /// while fewer keep up, changes are refused [default: 0].
     #[arg(long, env = "REMORA_MIN_REPLICAS", value_name = "N")]
     pub min_replicas: Option<usize>,
-    /// Cluster that this server is of, as zk://host1,host2,host3/path: its coordinator
+    /// Cluster that this server is of, as zk://host1,host2,host3/path, or zk+tls://
+    /// where ZooKeeper speaks TLS: its coordinator
     /// says whether the server leads or follows, and min_replicas is that of the
     /// cluster [default: none].
     #[arg(long, env = "REMORA_CLUSTER", value_name = "zk://HOSTS/PATH")]
@@ -321,6 +326,7 @@ impl Layer {
             tls_auth_clients_user: self.tls_auth_clients_user.or(below.tls_auth_clients_user),
             tls_min_version: self.tls_min_version.or(below.tls_min_version),
             peer_tls_ca: self.peer_tls_ca.or(below.peer_tls_ca),
+            coordinator_tls_ca: self.coordinator_tls_ca.or(below.coordinator_tls_ca),
             socket: self.socket.or(below.socket),
             fabric_address: self.fabric_address.or(below.fabric_address),
             transport: self.transport.or(below.transport),
@@ -398,6 +404,8 @@ pub struct Settings {
     /// Authorities of other servers' certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_tls_ca: Option<PathBuf>,
+    /// Of ZooKeeper's certificates.
+    pub coordinator_tls_ca: Option<PathBuf>,
     /// Path of the Unix socket.
     pub socket: PathBuf,
     /// Whether the user named no socket: then the server makes its directory.
@@ -515,6 +523,7 @@ impl Settings {
             tls_auth_clients_user: layer.tls_auth_clients_user.unwrap_or_default(),
             tls_min_version: layer.tls_min_version.unwrap_or_default(),
             peer_tls_ca: named_file(layer.peer_tls_ca),
+            coordinator_tls_ca: named_file(layer.coordinator_tls_ca),
             socket: layer.socket.unwrap_or_else(socket::default_path),
             socket_is_default,
             // Other servers of a cluster have to reach this one.
@@ -635,8 +644,12 @@ impl Settings {
 
     fn check_cluster(&self) -> anyhow::Result<()> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        if let Err(error) = cluster.parse::<ZookeeperAddress>() {
-            return Err(usage(format!("cluster: {error}")));
+        let address = cluster.parse::<ZookeeperAddress>();
+        let address = address.map_err(|error| usage(format!("cluster: {error}")))?;
+        if address.is_encrypted() && self.tls_args().coordinator().is_none() {
+            return Err(usage(
+                "cluster: of which authority are ZooKeeper's certificates? Name its file, coordinator_tls_ca",
+            ));
         }
         if self.replica_of.is_some() {
             return Err(usage(
@@ -699,8 +712,10 @@ impl Settings {
     pub fn cluster(&self) -> Option<ClusterSettings> {
         let address = self.cluster.as_ref()?.parse::<ZookeeperAddress>().ok()?;
         let (coordinator, session_ms) = (address.to_string(), self.session_ms);
+        let tls = self.tls_args().coordinator();
         let connect: Connect = Arc::new(move || {
-            let coordinator = ZookeeperCoordinator::connect(address.clone(), session_ms);
+            let coordinator =
+                ZookeeperCoordinator::connect(address.clone(), tls.clone(), session_ms);
             let coordinator = coordinator.map_err(|error| error.to_string())?;
             Ok(Box::new(coordinator) as Box<dyn Coordinator + Send>)
         });
@@ -774,6 +789,7 @@ impl Settings {
             auth_clients_user: self.tls_auth_clients_user,
             min_version: self.tls_min_version,
             peer_ca: self.peer_tls_ca.as_deref(),
+            coordinator_ca: self.coordinator_tls_ca.as_deref(),
         }
     }
 

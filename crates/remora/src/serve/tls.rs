@@ -56,19 +56,29 @@ pub struct TlsArgs<'a> {
     pub auth_clients_user: CertificateUser,
     pub min_version: MinVersion,
     pub peer_ca: Option<&'a Path>,
+    pub coordinator_ca: Option<&'a Path>,
 }
 
 impl TlsArgs<'_> {
     /// Those of its connections to other servers; `None`: they are plain. The authorities of clients'
     /// certificates are the other servers', too, if none are named: a server is a client of the others.
     pub fn peers(self) -> Option<ClientTlsSettings> {
-        let identity = self.cert.zip(self.key);
-        let authorities = self.peer_ca.or(identity.and(self.ca))?;
+        let of_clients = self.cert.zip(self.key).and(self.ca);
+        Some(self.as_client(self.peer_ca.or(of_clients)?))
+    }
+
+    /// Those of its connection to the coordinator. Without an authority of its own it has those of the
+    /// other servers.
+    pub fn coordinator(self) -> Option<ClientTlsSettings> {
+        self.coordinator_ca.map(|ca| self.as_client(ca)).or_else(|| self.peers())
+    }
+
+    fn as_client(self, authorities: &Path) -> ClientTlsSettings {
         let settings = ClientTlsSettings::new(authorities);
-        Some(match identity {
+        match self.cert.zip(self.key) {
             Some((certificate, key)) => settings.with_identity(certificate, key),
             None => settings,
-        })
+        }
     }
 
     /// The server's; `None` without a certificate.
