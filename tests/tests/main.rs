@@ -19,6 +19,7 @@ mod batches;
 mod blocking;
 mod bounds;
 mod client_handles;
+mod client_memory;
 mod growth;
 mod hashes;
 mod keys_oracle;

@@ -26,6 +26,7 @@
 //! * Everything that a client can make grow has a limit.
 #![forbid(unsafe_code)]
 
+mod bounded_count;
 mod call;
 mod command_rules;
 mod command_set;
@@ -35,14 +36,15 @@ mod file;
 mod genpass;
 mod log;
 mod login;
-mod login_limit;
 mod password;
 mod pattern;
 mod rights;
 mod user;
+mod user_counts;
 mod users;
 mod words;
 
+pub use bounded_count::BoundedCount;
 pub use call::{Call, Channel, Denied, Key};
 pub use commands::{CommandId, Commands};
 pub use error::{DeleteError, DryRunError, RuleError, SetUserError, WRONG_PASSWORD};

@@ -1,8 +1,8 @@
 //! The users that a server has now, and the login of a connection.
 
 use crate::error::WRONG_PASSWORD;
-use crate::login_limit::LoginPermit;
 use crate::user::User;
+use crate::user_counts::LoginPermit;
 use crate::users::Users;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -185,8 +185,8 @@ impl Login {
             (own.name(), own.number()) == (user.name(), user.number()) && self.permit.is_some()
         });
         if !is_same {
-            let permit = user.logins.take(published.most_logins).ok_or(LoginError::TooMany)?;
-            self.permit = Some(permit);
+            let permit = user.counts.take_login(published.most_logins);
+            self.permit = Some(permit.ok_or(LoginError::TooMany)?);
         }
         (self.user, self.is_authenticated) = (Some(Arc::clone(user)), true);
         self.version = version;

@@ -1,12 +1,13 @@
 //! One user: whether it may log in, its passwords and its selectors.
 
+use crate::bounded_count::BoundedCount;
 use crate::call::{Call, Channel, Denied, Key};
 use crate::commands::Commands;
 use crate::error::RuleError;
-use crate::login_limit::LoginCount;
 use crate::password::PasswordHash;
 use crate::pattern::is_one_word;
 use crate::rights::Rights;
+use crate::user_counts::UserCounts;
 use remora_layout::limits::{MAX_ACL_PASSWORD_BYTES, MAX_ACL_PASSWORDS, MAX_ACL_SELECTORS};
 use std::sync::Arc;
 use subtle::Choice;
@@ -27,8 +28,8 @@ pub struct User {
     selectors: Vec<Rights>,
     is_unrestricted: bool,
     reads_all: bool,
-    /// How many are logged in as it.
-    pub(crate) logins: LoginCount,
+    /// How many are logged in as it, and what their buffers hold.
+    pub(crate) counts: UserCounts,
 }
 
 impl User {
@@ -45,7 +46,7 @@ impl User {
             selectors: Vec::new(),
             is_unrestricted: false,
             reads_all: false,
-            logins: LoginCount::default(),
+            counts: UserCounts::default(),
         }
     }
 
@@ -57,6 +58,11 @@ impl User {
         }
         user.refresh(commands);
         user
+    }
+
+    /// Bytes that the buffers of its connections hold.
+    pub fn memory(&self) -> Arc<BoundedCount> {
+        Arc::clone(&self.counts.memory)
     }
 
     /// Applies one rule. [`refresh`](Self::refresh) must follow the last.

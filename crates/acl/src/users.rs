@@ -123,7 +123,7 @@ impl Users {
             let user = Arc::make_mut(user);
             user.set_number(number);
             if let Some(same) = same {
-                user.logins = same.logins.clone();
+                user.counts = same.counts.clone();
             }
         }
         loaded.next_number = next;

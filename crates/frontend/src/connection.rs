@@ -16,7 +16,7 @@ use crate::stream::ByteStream;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
+    BLOCKED_INPUT_BYTES, CLIENT_MEMORY_STEP, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
     CONNECTION_REQUESTS_PER_TURN, MAX_REQUEST_BYTES, STALL_BYTES, UNAUTHENTICATED_REQUEST_BYTES,
 };
 use std::io::{ErrorKind, Write};
@@ -464,6 +464,11 @@ impl<P: Protocol> Connection<P> {
     /// Answers with a protocol error and stops reading.
     fn violation(&mut self, counts: &ConnectionCounts, text: &str) {
         counts.protocol_errors.add(1);
+        self.end_with(text);
+    }
+
+    /// Answers with an error, and takes nothing more.
+    fn end_with(&mut self, text: &str) {
         self.responder.reply(|out, _| P::write_error(out, text));
         self.responder.quit();
         self.is_closing = true;
@@ -494,6 +499,24 @@ impl<P: Protocol> Connection<P> {
             return 0;
         }
         bytes
+    }
+
+    /// Bytes that its buffers hold.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.input.len() + self.responder.buffered_bytes()
+    }
+
+    /// Its buffers may not hold as much as they do: it ends, with a reply if its peer can be expected to
+    /// read one.
+    #[cold]
+    pub(crate) fn refuse_memory(&mut self, text: &str) -> Flow {
+        if self.responder.buffered_bytes() >= CLIENT_MEMORY_STEP {
+            return Flow::Close;
+        }
+        (self.input, self.need, self.keys_left) = (Input::default(), 1, None);
+        (self.request, self.given_up) = (P::Request::default(), None);
+        self.end_with(text);
+        Flow::Again
     }
 
     /// Whether the input holds more than [`STALL_BYTES`] of an incomplete request.

@@ -8,7 +8,7 @@ use crate::port::ShardPort;
 use crate::protocol::Protocol;
 use crate::stream::ByteStream;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::CONNECTIONS_PER_TURN;
+use remora_layout::limits::{CLIENT_MEMORY_STEP, CONNECTIONS_PER_TURN};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
@@ -24,7 +24,7 @@ pub struct Connections<S, E: Executor> {
     lent: Lent<Request<E>>,
     /// Buffer for reads of streams: room for one long read, and for short ones of others.
     scratch: Vec<u8>,
-    slots: Vec<Option<Slot<S, E::Protocol>>>,
+    slots: Vec<Option<Slot<S, E>>>,
     free: Vec<usize>,
     /// Slots of connections that may have something to do, in the order in which
     /// they are served next.
@@ -37,15 +37,32 @@ pub struct Connections<S, E: Executor> {
     with_part: BTreeSet<usize>,
 }
 
-struct Slot<S, P: Protocol> {
+struct Slot<S, E: Executor> {
     stream: S,
-    connection: Connection<P>,
+    connection: Connection<E::Protocol>,
+    held: E::Held,
+    /// Bytes that are counted as held.
+    held_bytes: usize,
     /// It is among those that may have something to do.
     is_due: bool,
     /// It is among those that hold replies.
     is_holding: bool,
     /// Its turns since a connection was last looked for to give away.
     turns: u64,
+}
+
+impl<S, E: Executor> Slot<S, E> {
+    /// Counts what its buffers hold.
+    #[cold]
+    fn hold(&mut self, executor: &mut E, bytes: usize, flow: Flow) -> Flow {
+        match executor.hold(self.connection.responder(), &mut self.held, bytes) {
+            Ok(()) => {
+                self.held_bytes = bytes;
+                flow
+            }
+            Err(text) => self.connection.refuse_memory(text),
+        }
+    }
 }
 
 /// A connection that is served together with others.
@@ -108,8 +125,15 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
             self.slots.push(None);
         }
         connection.responder_mut().set_slot(slot);
-        self.slots[slot] =
-            Some(Slot { stream, connection, is_due: false, is_holding: false, turns: 0 });
+        self.slots[slot] = Some(Slot {
+            stream,
+            connection,
+            held: E::Held::default(),
+            held_bytes: 0,
+            is_due: false,
+            is_holding: false,
+            turns: 0,
+        });
         self.stir(slot);
     }
 
@@ -199,7 +223,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
     /// Whether the changes happen that they answer is unknown. Streams go to `closed`.
     pub fn end_holding(&mut self, mut closed: impl FnMut(S)) {
         for slot in std::mem::take(&mut self.holding) {
-            let holds = |of: &Slot<S, E::Protocol>| of.connection.responder().held_replies() > 0;
+            let holds = |of: &Slot<S, E>| of.connection.responder().held_replies() > 0;
             if self.slots.get(slot).and_then(Option::as_ref).is_some_and(holds) {
                 self.with(slot, |_, _, _| Flow::Close).into_iter().for_each(&mut closed);
             }
@@ -241,7 +265,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
         }
         for member in group {
             let fresh = &scratch[member.from..][..member.taken.bytes];
-            let go_on = |of: &mut Slot<S, E::Protocol>, executor: &mut E, lent: &mut _| {
+            let go_on = |of: &mut Slot<S, E>, executor: &mut E, lent: &mut _| {
                 of.connection.go_on(&mut of.stream, executor, member.taken, (lent, fresh))
             };
             self.with(member.slot, go_on).into_iter().for_each(&mut *closed);
@@ -298,7 +322,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
     /// it once a second while [`Connections::wait_for_parts`].
     pub fn count_idle(&mut self, upload_idle_s: u64, mut closed: impl FnMut(S)) {
         for slot in std::mem::take(&mut self.with_part) {
-            let look = |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| {
+            let look = |of: &mut Slot<S, E>, executor: &mut E, _: &mut _| {
                 of.connection.count_idle(upload_idle_s, executor.port().counts())
             };
             self.with(slot, look).into_iter().for_each(&mut closed);
@@ -314,7 +338,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
     /// The same for the connection of one slot.
     pub fn stop_reading_of(&mut self, slot: usize, closed: impl FnMut(S)) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let stop = |of: &mut Slot<S, E::Protocol>, executor: &mut E, lent: &mut _| {
+        let stop = |of: &mut Slot<S, E>, executor: &mut E, lent: &mut _| {
             let Slot { stream, connection, .. } = of;
             let flow = connection.serve_last(stream, executor, (lent, &mut scratch));
             connection.stop_reading();
@@ -333,13 +357,12 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
         }
         for slot in 0..self.slots.len() {
             if news.reviews {
-                let review =
-                    |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| match executor
-                        .stays(of.connection.responder_mut())
-                    {
-                        true => Flow::Go,
-                        false => Flow::Close,
-                    };
+                let review = |of: &mut Slot<S, E>, executor: &mut E, _: &mut _| match executor
+                    .stays(of.connection.responder_mut())
+                {
+                    true => Flow::Go,
+                    false => Flow::Close,
+                };
                 self.with(slot, review).into_iter().for_each(&mut closed);
             }
             let Some(of) = self.slots[slot].as_ref() else { continue };
@@ -348,7 +371,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
                     self.stop_reading_of(slot, &mut closed);
                 }
             } else if news.has_pushes {
-                let push = |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| {
+                let push = |of: &mut Slot<S, E>, executor: &mut E, _: &mut _| {
                     executor.push(of.connection.responder_mut());
                     Flow::Again
                 };
@@ -361,11 +384,16 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
     fn with(
         &mut self,
         slot: usize,
-        act: impl FnOnce(&mut Slot<S, E::Protocol>, &mut E, &mut Lent<Request<E>>) -> Flow,
+        act: impl FnOnce(&mut Slot<S, E>, &mut E, &mut Lent<Request<E>>) -> Flow,
     ) -> Option<S> {
         let of = self.slots.get_mut(slot)?.as_mut()?;
         let before = of.connection.responder().pending_bytes();
         let flow = act(of, &mut self.executor, &mut self.lent);
+        let bytes = of.connection.held_bytes() / CLIENT_MEMORY_STEP * CLIENT_MEMORY_STEP;
+        let flow = match bytes == of.held_bytes || flow == Flow::Close {
+            true => flow,
+            false => of.hold(&mut self.executor, bytes, flow),
+        };
         let held = of.connection.responder().pending_bytes();
         let after = if flow == Flow::Close { 0 } else { held };
         self.executor.port().counts().pending_bytes.change(before, after);

@@ -25,6 +25,8 @@ pub trait Executor {
     type Protocol: Protocol;
     /// Its interface to the shards.
     type Port: ShardPort;
+    /// What it counts of the memory that a connection's buffers hold; it ends with the connection.
+    type Held: Default;
 
     /// The shards.
     fn port(&self) -> &Self::Port;
@@ -80,6 +82,20 @@ pub trait Executor {
     /// [`remora_layout::limits::UNAUTHENTICATED_REQUEST_BYTES`].
     fn refuses_long(&mut self, _: &mut Responder<Self::Protocol>) -> Option<&'static str> {
         None
+    }
+
+    /// A connection's buffers hold this many bytes now, in steps of
+    /// [`remora_layout::limits::CLIENT_MEMORY_STEP`].
+    ///
+    /// # Errors
+    /// They may not hold more than before: the text for the client, whose connection ends.
+    fn hold(
+        &mut self,
+        _: &Responder<Self::Protocol>,
+        _: &mut Self::Held,
+        _bytes: usize,
+    ) -> Result<(), &'static str> {
+        Ok(())
     }
 
     /// Pushes the messages of the last [`News`] to a connection that takes them.

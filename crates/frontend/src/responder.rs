@@ -455,6 +455,11 @@ impl<P: Protocol> Responder<P> {
         self.output.unsent() + self.held_bytes
     }
 
+    /// Bytes of replies that are not sent, and of jobs.
+    pub(crate) const fn buffered_bytes(&self) -> usize {
+        self.output.unsent() + self.pending_bytes()
+    }
+
     /// Frees memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         if self.pending.is_empty() {

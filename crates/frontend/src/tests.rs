@@ -13,7 +13,7 @@ use crate::{
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_MAX_OUTPUT_BYTES,
+    BLOCKED_INPUT_BYTES, CLIENT_MEMORY_STEP, CONNECTION_KEYS_PER_TURN, CONNECTION_MAX_OUTPUT_BYTES,
     CONNECTION_PAUSE_PENDING, CONNECTION_REQUESTS_AHEAD, STALL_BYTES,
 };
 use remora_layout::slot::SlotTable;
@@ -209,6 +209,9 @@ impl ShardPort for Shards {
     fn note_end(&self) {}
 }
 
+/// What a connection's buffers may hold in these tests.
+const MOST_HELD_BYTES: usize = 8 << 20;
+
 #[derive(Default)]
 struct Asks {
     shards: Shards,
@@ -219,11 +222,28 @@ struct Asks {
     has_parked: bool,
     /// Connections that were forgotten.
     forgotten: Vec<u64>,
+    /// What the buffers of the connection held, one after the other.
+    held: Vec<usize>,
 }
 
 impl Executor for Asks {
     type Protocol = Lines;
     type Port = Shards;
+    type Held = usize;
+
+    fn hold(
+        &mut self,
+        _: &Responder<Lines>,
+        held: &mut usize,
+        bytes: usize,
+    ) -> Result<(), &'static str> {
+        if bytes > MOST_HELD_BYTES {
+            return Err("too much");
+        }
+        *held = bytes;
+        self.held.push(bytes);
+        Ok(())
+    }
 
     fn port(&self) -> &Shards {
         &self.shards
@@ -619,6 +639,24 @@ fn a_request_of_which_no_more_comes_is_given_up_and_the_next_one_is_served() {
     // Its rest is skipped, in several reads.
     assert_eq!(world.send("still the same"), "");
     assert_eq!(world.send(" line\n5\n"), "5\n");
+}
+
+#[test]
+fn what_buffers_hold_is_counted_in_steps_and_one_too_many_ends_the_connection() {
+    let mut world = World::new();
+    world.send(&" ".repeat(CLIENT_MEMORY_STEP - 1));
+    assert!(world.connections.executor().held.is_empty(), "so little is free");
+    world.send(&" ".repeat(2 * CLIENT_MEMORY_STEP));
+    assert_eq!(world.send("7\n"), "7\n");
+    let held = std::mem::take(&mut world.connections.executor().held);
+    assert_eq!(held.last(), Some(&0));
+    assert!(held.iter().all(|of| of % CLIENT_MEMORY_STEP == 0), "{held:?}");
+    assert_eq!(held.iter().max(), Some(&(2 * CLIENT_MEMORY_STEP)));
+
+    let mut world = World::new();
+    let sent = world.send(&"1".repeat(MOST_HELD_BYTES + CLIENT_MEMORY_STEP));
+    assert_eq!(sent, "error: too much\n");
+    assert_eq!(world.connections.open(), 0);
 }
 
 #[test]

@@ -1012,6 +1012,10 @@ pub const MAX_REQUEST_BYTES: usize = 65 << 20;
 /// If the server keeps more than this of a RESP request and no further bytes come, it gives the
 /// request up, as it does with an upload over rings. It keeps less for every connection anyway.
 pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
+/// What a connection's buffers hold is counted in such steps against what clients may hold together, an
+/// address's, and a user's. Less than one step is free: small requests do not fail because others send
+/// large ones. So all connections together have 640 MB at most that are not counted.
+pub const CLIENT_MEMORY_STEP: usize = 64 << 10;
 /// RESP connections that a shard's thread serves before it looks at its rings, its
 /// mail and its sockets again.
 pub const CONNECTIONS_PER_TURN: usize = 16;

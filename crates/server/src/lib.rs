@@ -20,6 +20,7 @@ mod address_limit;
 mod agent;
 mod agent_inbox;
 mod balance;
+mod client_memory;
 mod clock;
 pub mod cluster;
 mod cluster_facts;
@@ -68,6 +69,7 @@ mod users;
 mod utilisation;
 pub mod waits;
 
+pub use client_memory::ClientMemoryLimits;
 pub use clock::MonotonicClock;
 pub use config::{
     AskFor, ClientCertificates, ClientTlsSettings, Config, Credentials, Data, Eviction,

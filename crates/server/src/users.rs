@@ -2,6 +2,7 @@
 //! refused.
 
 use crate::address_limit::AddressLimit;
+use crate::client_memory::{ClientMemory, ClientMemoryLimits};
 use crate::file_watch::{FileWatch, Stamp, stamp};
 use crate::start_error::StartError;
 use remora_acl::{DeleteError, Log, Published, Reason, Refusal, SetUserError, Users};
@@ -36,6 +37,8 @@ pub struct UserSettings {
     pub most_logins: usize,
     /// Connections of RESP and sessions over a network that one address may have; 0: as many as come.
     pub most_of_address: usize,
+    /// What the buffers of connections may hold.
+    pub memory: ClientMemoryLimits,
 }
 
 /// Refusals since the start, by reason.
@@ -65,6 +68,8 @@ pub struct UserTable {
     pub refused: RefusalCounts,
     /// Connections and sessions by address.
     pub addresses: Arc<AddressLimit>,
+    /// What the buffers of connections hold.
+    pub memory: Arc<ClientMemory>,
 }
 
 /// Why ACL LOAD or ACL SAVE did nothing: the text of the error.
@@ -118,7 +123,8 @@ impl UserTable {
             most => Published::new(users).with_most_logins(most),
         };
         let addresses = Arc::new(AddressLimit::new(settings.most_of_address));
-        Ok(Self { published, settings, seen, log, refused, addresses })
+        let memory = Arc::new(ClientMemory::new(settings.memory));
+        Ok(Self { published, settings, seen, log, refused, addresses, memory })
     }
 
     /// The table, for logins.

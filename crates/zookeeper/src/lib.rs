@@ -36,8 +36,9 @@ use remora_cluster::topology::{Instance, Topology};
 use remora_layout::limits::COORDINATOR_REQUESTS;
 use remora_tls::ClientTlsSettings;
 use requests::{Asked, Heard, Request};
-use session::Session;
+use session::{LastRefusal, Session};
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub struct ZookeeperCoordinator {
     asked: Option<UnboundedSender<Asked>>,
     heard: Receiver<Heard>,
     thread: Option<JoinHandle<()>>,
+    last_refusal: LastRefusal,
     session_ms: u64,
     /// The connection that the caller knows, counted from 1.
     connection: u64,
@@ -79,12 +81,14 @@ impl ZookeeperCoordinator {
         let (tell, heard) = channel();
         let timeout = Duration::from_millis(session_ms);
         let session = Session::new((address, tls), timeout, to_do, tell);
+        let last_refusal = session.last_refusal();
         let thread =
             std::thread::Builder::new().name("zookeeper".into()).spawn(move || session.run())?;
         Ok(Self {
             asked: Some(asked),
             heard,
             thread: Some(thread),
+            last_refusal,
             session_ms,
             connection: 0,
             is_connected: false,
@@ -92,6 +96,12 @@ impl ZookeeperCoordinator {
             waiting: 0,
             events: VecDeque::new(),
         })
+    }
+
+    /// Why there is no session, where ZooKeeper refuses it or TLS fails, with what to do.
+    pub fn refusal(&self) -> Option<String> {
+        let last = self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        (!last.is_empty()).then(|| last.clone())
     }
 
     fn request(&mut self, request: Request) -> RequestId {

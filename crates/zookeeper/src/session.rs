@@ -21,6 +21,7 @@ use remora_tls::{ClientTlsSettings, TlsError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use zookeeper_client::{Client, Connector, Error, SessionInfo, SessionState as ClientState};
@@ -33,11 +34,14 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(ZOOKEEPER_REFUSED_PAUSE_MA
 /// Time that closing the session may take.
 const CLOSE: Duration = Duration::from_millis(ZOOKEEPER_CLOSE_MS);
 
+/// Why there is no session, if ZooKeeper or TLS says so: what the caller may ask for at any time.
+pub(crate) type LastRefusal = Arc<Mutex<String>>;
+
 /// How often in a row ZooKeeper has refused what a session needs, and why.
 #[derive(Default)]
 struct Refusals {
     times: u32,
-    said: String,
+    last: LastRefusal,
 }
 
 /// What to do behind a refusal.
@@ -50,11 +54,18 @@ struct AfterRefusal {
 impl Refusals {
     /// Each pause is twice as long as the one before.
     fn refused(&mut self, why: &str) -> AfterRefusal {
-        let is_new = self.said != why;
-        why.clone_into(&mut self.said);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = *last != why;
+        why.clone_into(&mut last);
         let time = PAUSE.saturating_mul(1 << self.times.min(16)).min(LONGEST_PAUSE);
         self.times += 1;
         AfterRefusal { is_new, time }
+    }
+
+    /// It refuses no more.
+    fn end(&mut self) {
+        self.times = 0;
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -108,6 +119,10 @@ impl Session {
             instance: None,
             refusals: Refusals::default(),
         }
+    }
+
+    pub(crate) fn last_refusal(&self) -> LastRefusal {
+        Arc::clone(&self.refusals.last)
     }
 
     /// Runs until nobody asks any more.
@@ -180,7 +195,7 @@ impl Session {
                 return self.interrupted(pause).await;
             }
         };
-        self.refusals = Refusals::default();
+        self.refusals.end();
         self.connection += 1;
         self.is_known = true;
         self.view.connected();

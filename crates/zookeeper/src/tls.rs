@@ -44,7 +44,11 @@ pub(crate) fn failure(address: &ZookeeperAddress, files: &ClientTlsSettings) -> 
     };
     address.servers().find_map(|(host, port)| {
         let error = handshake(&tls, host, port)?;
-        Some(format!("{host}:{port}: {}", error.with_advice()))
+        let unshown = match files.identity {
+            Some(_) => "",
+            None => " (no certificate is shown: name one, tls_cert of a server or REMORA_TLS_CERT)",
+        };
+        Some(format!("{host}:{port}: {}{unshown}", error.with_advice()))
     })
 }
 

@@ -94,6 +94,12 @@ fn an_authority_or_a_certificate_of_another_one_is_no_session() {
             assert_eq!(member.journal.session(), None);
         }
     }
+    let said: Vec<_> = refused.iter().map(|of| of.session.refusal().unwrap_or_default()).collect();
+    assert!(said[0].contains("of another authority"), "{said:?}");
+    assert!(said[1].contains("does not take the client's certificate"), "{said:?}");
+    assert!(said[2].contains("no certificate is shown"), "{said:?}");
+    assert!(said[3].contains("none.pem cannot be read"), "{said:?}");
+    assert!(said[4].is_empty() && taken.session.refusal().is_none(), "{said:?}");
     // An address with TLS, and no files for it.
     let without = format!("zk+tls://127.0.0.1:{}/test", server.port());
     assert!(ZookeeperCoordinator::connect(without.parse().unwrap(), None, 1000).is_err());

@@ -105,11 +105,13 @@ impl CoordinatorSession {
     ) -> anyhow::Result<T> {
         let found = self.poll_for(self.timeout, answered, find)?;
         let (cluster, timeout) = (&self.cluster, self.timeout);
-        found.with_context(|| {
-            format!(
+        let why = || match self.coordinator.refusal() {
+            Some(refusal) => format!("there is no session at {cluster}: {refusal}"),
+            None => format!(
                 "{cluster} has not answered, or not done it, within {timeout:?}: is ZooKeeper up, and has it a quorum?"
-            )
-        })
+            ),
+        };
+        found.with_context(why)
     }
 
     fn poll_until<T>(&mut self, find: impl FnMut(&Self) -> Option<T>) -> anyhow::Result<T> {

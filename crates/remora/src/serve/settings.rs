@@ -24,7 +24,8 @@ use remora_layout::limits::{
 };
 use remora_server::cluster::{ClusterSettings, Connect};
 use remora_server::{
-    ClientCertificates, Credentials, Data, TlsSettings, UserSettings, needs_no_login,
+    ClientCertificates, ClientMemoryLimits, Credentials, Data, TlsSettings, UserSettings,
+    needs_no_login,
 };
 use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,10 @@ pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 
 /// Bytes of log after which a server writes a snapshot.
 const DEFAULT_SNAPSHOT_LOG_BYTES: Size = Size(1 << 30);
+/// Sixteen of the longest values.
+const DEFAULT_CLIENT_MEMORY: Size = Size(1 << 30);
+/// The least: with less there is no room for large values.
+const MIN_CLIENT_MEMORY: Size = Size(1 << 20);
 /// The least: with less a server writes one snapshot after another.
 const MIN_SNAPSHOT_LOG_BYTES: Size = Size(1 << 20);
 /// The port that messages and the documentation name for fabric_address.
@@ -91,6 +96,17 @@ pub struct Layer {
     /// as many as come [default: 0].
     #[arg(long, env = "REMORA_MAX_CLIENTS_PER_USER", value_name = "N")]
     pub max_clients_per_user: Option<usize>,
+    /// What the buffers of all RESP connections may hold together, beyond 64 KiB
+    /// of each: requests that are not all there, and replies that are not read; 0:
+    /// as much as there is [default: 1GiB].
+    #[arg(long, env = "REMORA_MAX_CLIENT_MEMORY", value_name = "SIZE")]
+    pub max_client_memory: Option<Size>,
+    /// The same of one address; 0: as much as all may [default: 0].
+    #[arg(long, env = "REMORA_MAX_CLIENT_MEMORY_PER_ADDRESS", value_name = "SIZE")]
+    pub max_client_memory_per_address: Option<Size>,
+    /// The same of one user; 0: as much as all may [default: 0].
+    #[arg(long, env = "REMORA_MAX_CLIENT_MEMORY_PER_USER", value_name = "SIZE")]
+    pub max_client_memory_per_user: Option<Size>,
     /// Users that may have shared memory, such as alice,bob, if they may read
     /// everything [default: all that may].
     #[arg(long, env = "REMORA_SHM_USERS", value_name = "NAMES", value_delimiter = ',')]
@@ -321,6 +337,13 @@ impl Layer {
             core_dumps: self.core_dumps.or(below.core_dumps),
             max_clients_per_address: self.max_clients_per_address.or(below.max_clients_per_address),
             max_clients_per_user: self.max_clients_per_user.or(below.max_clients_per_user),
+            max_client_memory: self.max_client_memory.or(below.max_client_memory),
+            max_client_memory_per_address: self
+                .max_client_memory_per_address
+                .or(below.max_client_memory_per_address),
+            max_client_memory_per_user: self
+                .max_client_memory_per_user
+                .or(below.max_client_memory_per_user),
             shm_users: self.shm_users.or(below.shm_users),
             tls_auth_clients: self.tls_auth_clients.or(below.tls_auth_clients),
             tls_auth_clients_user: self.tls_auth_clients_user.or(below.tls_auth_clients_user),
@@ -430,6 +453,12 @@ pub struct Settings {
     pub max_clients_per_address: usize,
     /// Logins of one user, at most; 0: as many as come.
     pub max_clients_per_user: usize,
+    /// What the buffers of RESP connections may hold; 0: as much as there is.
+    pub max_client_memory: Size,
+    /// Those of one address.
+    pub max_client_memory_per_address: Size,
+    /// Those of one user.
+    pub max_client_memory_per_user: Size,
     /// Users that may have shared memory; none for all that may read everything.
     pub shm_users: Vec<String>,
     /// Transports of sessions.
@@ -536,6 +565,9 @@ impl Settings {
             core_dumps: layer.core_dumps.unwrap_or(!has_secrets),
             max_clients_per_address: layer.max_clients_per_address.unwrap_or_default(),
             max_clients_per_user: layer.max_clients_per_user.unwrap_or_default(),
+            max_client_memory: layer.max_client_memory.unwrap_or(DEFAULT_CLIENT_MEMORY),
+            max_client_memory_per_address: layer.max_client_memory_per_address.unwrap_or(Size(0)),
+            max_client_memory_per_user: layer.max_client_memory_per_user.unwrap_or(Size(0)),
             shm_users: named(layer.shm_users),
             rdma_devices: named(layer.rdma_devices),
             rdma_traffic_class: packets.traffic_class,
@@ -597,6 +629,12 @@ impl Settings {
             return Err(usage(format!(
                 "reads_per_client: {reads} is not in 1..={MAX_READS_PER_CLIENT}"
             )));
+        }
+        let ClientMemoryLimits { total, of_address, of_user } = self.client_memory();
+        if [total, of_address, of_user].iter().any(|&bytes| bytes < MIN_CLIENT_MEMORY.0 as usize) {
+            return Err(usage(
+                "max_client_memory, max_client_memory_per_address, max_client_memory_per_user: less than 1MiB leaves no room for large values",
+            ));
         }
         if !(1..=UPLOAD_IDLE_MAX_S).contains(&self.upload_idle_s) {
             let seconds = self.upload_idle_s;
@@ -777,6 +815,16 @@ impl Settings {
             password,
             most_logins: self.max_clients_per_user,
             most_of_address: self.max_clients_per_address,
+            memory: self.client_memory(),
+        }
+    }
+
+    fn client_memory(&self) -> ClientMemoryLimits {
+        let bytes = |limit: Size| if limit.0 == 0 { usize::MAX } else { limit.0 as usize };
+        ClientMemoryLimits {
+            total: bytes(self.max_client_memory),
+            of_address: bytes(self.max_client_memory_per_address),
+            of_user: bytes(self.max_client_memory_per_user),
         }
     }
 

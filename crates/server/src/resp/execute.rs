@@ -5,6 +5,7 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::request_part_key;
 use super::trees::places::TreePlaces;
+use crate::client_memory::HeldMemory;
 use crate::plans::Asker;
 use remora_frontend::{
     Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Token, Wanted,
@@ -41,6 +42,7 @@ const UNAUTHENTICATED: &str = "Protocol error: unauthenticated bulk length";
 impl<H: Host> Executor for RespExecutor<H> {
     type Protocol = Resp;
     type Port = H;
+    type Held = HeldMemory;
 
     #[inline]
     fn port(&self) -> &H {
@@ -130,6 +132,16 @@ impl<H: Host> Executor for RespExecutor<H> {
         let login = &mut responder.client.login;
         let is_in = login.review(users.published()) && login.is_logged_in();
         (!is_in).then_some(UNAUTHENTICATED)
+    }
+
+    fn hold(
+        &mut self,
+        responder: &Responder,
+        held: &mut HeldMemory,
+        bytes: usize,
+    ) -> Result<(), &'static str> {
+        let Some(users) = self.host.users() else { return Ok(()) };
+        held.set(&users.memory, (responder.peer(), responder.client.login.user()), bytes)
     }
 
     fn push(&mut self, responder: &mut Responder) {

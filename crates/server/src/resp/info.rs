@@ -243,6 +243,7 @@ impl Facts<'_> {
     fn connections(&self) -> Vec<Line> {
         let counts = &self.shared.counts;
         let refused = &self.shared.users.refused;
+        let memory = &self.shared.users.memory;
         let of_tls = self.shared.tls.as_deref();
         let tls = |of: fn(&Tls) -> &AtomicU64| of_tls.map_or("0".into(), |tls| load(of(tls)));
         lines([
@@ -258,6 +259,10 @@ impl Facts<'_> {
             ("rejected_connections", load(&counts.connections_rejected)),
             ("rejected_connections_of_address", load(&self.shared.users.addresses.refused)),
             ("rejected_logins_of_user", load(&refused.logins)),
+            ("client_buffer_bytes", memory.held().to_string()),
+            ("client_memory_disconnections", load(&memory.refused[0])),
+            ("client_memory_disconnections_of_address", load(&memory.refused[1])),
+            ("client_memory_disconnections_of_user", load(&memory.refused[2])),
             ("tls_handshakes", tls(|tls| &tls.counts.done)),
             ("tls_handshakes_failed", tls(|tls| &tls.counts.failed)),
             ("tls_handshakes_timed_out", tls(|tls| &tls.counts.timed_out)),
