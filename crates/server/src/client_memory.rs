@@ -120,13 +120,15 @@ impl HeldMemory {
             user: user.map(User::memory),
             bytes: 0,
         });
-        match bytes.checked_sub(held.bytes) {
-            Some(more) => held.grow(more),
-            None => {
-                held.shrink(held.bytes - bytes);
-                Ok(())
-            }
+        let Some(more) = bytes.checked_sub(held.bytes) else {
+            held.shrink(held.bytes - bytes);
+            return Ok(());
+        };
+        let grown = held.grow(more);
+        if held.bytes == 0 {
+            self.0 = None;
         }
+        grown
     }
 }
 

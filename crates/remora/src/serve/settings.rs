@@ -524,6 +524,17 @@ pub struct Settings {
     pub log: String,
 }
 
+impl Layer {
+    /// Whether it names something that a dump of the memory would show.
+    fn has_secrets(&self) -> bool {
+        let is_named = |path: &Option<PathBuf>| named_file(path.clone()).is_some();
+        self.requirepass.is_some()
+            || self.peer_password.is_some()
+            || is_named(&self.users)
+            || is_named(&self.tls_key)
+    }
+}
+
 impl Settings {
     /// Fills the settings that `layer` leaves open with the defaults, and checks the whole.
     pub fn decide(layer: Layer) -> anyhow::Result<Self> {
@@ -532,11 +543,7 @@ impl Settings {
         let packets = layer.packets().packets()?;
         let max_memory = layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY);
         let by_rule = ByRule::of(Resources::of_this_process(max_memory.0));
-        let is_named = |path: &Option<PathBuf>| named_file(path.clone()).is_some();
-        let has_secrets = is_named(&layer.users)
-            || layer.requirepass.is_some()
-            || layer.peer_password.is_some()
-            || is_named(&layer.tls_key);
+        let has_secrets = layer.has_secrets();
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),
