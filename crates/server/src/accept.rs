@@ -1,6 +1,6 @@
 //! Accepting clients when file descriptors run out.
 //!
-//! Both listeners are edge-triggered: a client that waits in the queue is announced once. So when
+//! All listeners are edge-triggered: a client that waits in the queue is announced once. So when
 //! `accept` fails, the limiter remembers to try again. Invariants:
 //! * no client waits in the queue for ever: after a failure the thread tries again at its next
 //!   turn, [`RETRY`] later at the latest;
@@ -12,7 +12,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{DupFlags, dup3};
 use std::fs::File;
-use std::io::Result;
+use std::io::{ErrorKind, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -42,6 +42,16 @@ enum Wants {
     Retry,
 }
 
+/// The outcome of one try to accept a client.
+pub enum Arrival<S> {
+    /// There is one.
+    Client(S),
+    /// It was turned away, or the kernel wants another try: there may be more.
+    TurnedAway,
+    /// There is no client, or the server cannot accept one now.
+    NoClient,
+}
+
 impl AcceptLimiter {
     /// A limiter with its spare descriptor.
     pub fn new() -> Self {
@@ -63,13 +73,33 @@ impl AcceptLimiter {
         Some(timeout.map_or(own, |timeout| timeout.min(own)))
     }
 
-    /// A client was accepted.
-    pub fn passed(&mut self) {
-        self.told = false;
+    /// Accepts one client of a listener, with its `accept`. If descriptors have run out, `turn_away`
+    /// sends a client the reason and returns its socket.
+    pub fn accept<S>(
+        &mut self,
+        listener: impl AsFd,
+        accept: impl Fn() -> Result<S>,
+        turn_away: impl FnOnce(S) -> OwnedFd,
+    ) -> Arrival<S> {
+        match accept() {
+            Ok(client) => {
+                self.told = false;
+                Arrival::Client(client)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.emptied();
+                Arrival::NoClient
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Arrival::TurnedAway,
+            Err(error) => match self.failed(&error, listener, || accept().map(turn_away)) {
+                true => Arrival::TurnedAway,
+                false => Arrival::NoClient,
+            },
+        }
     }
 
     /// The queue is empty.
-    pub fn emptied(&mut self) {
+    fn emptied(&mut self) {
         self.wants = Wants::Event;
     }
 
@@ -81,7 +111,7 @@ impl AcceptLimiter {
     /// Handles a failed `accept`. With the spare descriptor given up, `turn_away` accepts one
     /// client, sends it the reason and returns its socket. Returns true if it did: there may be
     /// more clients.
-    pub fn failed(
+    fn failed(
         &mut self,
         error: &std::io::Error,
         listener: impl AsFd,

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod accept_loop;
 pub mod acknowledging;
 mod address_limit;
 mod agent;

@@ -1,5 +1,6 @@
 //! Starting and ending a server.
 
+use crate::accept_loop::{AcceptLoop, ClientHandler};
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::{Clock, wall_unix_ms};
@@ -9,7 +10,7 @@ use crate::control::{self, Control, Network};
 use crate::disk::{
     DataDirectory, Disk, LogThread, Progress, RecoverAs, SnapshotPlace, SnapshotThread, recover,
 };
-use crate::fabric_acceptor::FabricAcceptor;
+use crate::fabric_acceptor::FabricClientHandler;
 use crate::file_watch::FileWatch;
 use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
@@ -18,7 +19,7 @@ use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
 use crate::replica_view::{ReplicaView, TurnView};
-use crate::resp::Acceptor;
+use crate::resp::RespClientHandler;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
@@ -305,8 +306,19 @@ impl Server {
         let control = Control::new(Arc::clone(&self.shared), poll, unix, network)?;
         let thread = vital_thread::spawn("control", move || control.run())?;
         self.control = Some(thread);
-        let (acceptor, waker) = Acceptor::new(Arc::clone(&self.shared), listener)?;
-        let thread = vital_thread::spawn("acceptor", move || acceptor.run())?;
+        self.spawn_acceptor("acceptor", listener, RespClientHandler::new())?;
+        Ok(())
+    }
+
+    /// Starts the thread that accepts the clients of a listening socket.
+    fn spawn_acceptor(
+        &mut self,
+        name: &str,
+        listener: TcpListener,
+        handler: impl ClientHandler + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (acceptor, waker) = AcceptLoop::new(Arc::clone(&self.shared), listener, handler)?;
+        let thread = vital_thread::spawn(name, move || acceptor.run())?;
         self.acceptors.push((thread, waker));
         Ok(())
     }
@@ -314,14 +326,12 @@ impl Server {
     /// Where the control thread's clients over TCP come from: with TLS a thread of its own makes their
     /// handshakes.
     fn network(&mut self, listener: TcpListener) -> std::io::Result<Network> {
-        let Some(tls) = self.shared.tls.clone() else {
+        if self.shared.tls.is_none() {
             listener.set_nonblocking(true)?;
             return Ok(Network::Plain(mio::net::TcpListener::from_std(listener)));
-        };
-        let shared = Arc::clone(&self.shared);
-        let (acceptor, waker, handshaken) = FabricAcceptor::new(shared, tls, listener)?;
-        let thread = vital_thread::spawn("fabric-accept", move || acceptor.run())?;
-        self.acceptors.push((thread, waker));
+        }
+        let (handler, handshaken) = FabricClientHandler::new();
+        self.spawn_acceptor("fabric-accept", listener, handler)?;
         Ok(Network::Tls(handshaken))
     }
 

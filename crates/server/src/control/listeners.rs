@@ -1,12 +1,12 @@
 //! Two listeners, and the sockets of the clients that they accept.
 
-use crate::accept::AcceptLimiter;
+use crate::accept::{AcceptLimiter, Arrival};
 use crate::thread_counts::count;
 use mio::net::{TcpListener, UnixListener, UnixStream};
 use remora_fabric::shm::decline;
 use remora_fabric::{HelloStream, Transport};
 use remora_layout::hello::ServerHello;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU64;
@@ -17,16 +17,6 @@ use zerocopy::IntoBytes;
 pub struct Listener {
     listener: ListeningSocket,
     limiter: AcceptLimiter,
-}
-
-/// The outcome of one try to accept a client.
-pub enum Arrival {
-    /// There is one.
-    Client(Socket),
-    /// It was turned away, or the kernel wants another try: there may be more.
-    TurnedAway,
-    /// There is no client, or the server cannot accept one now.
-    Nobody,
 }
 
 impl Listener {
@@ -52,31 +42,14 @@ impl Listener {
 
     /// Accepts one client. A client that is turned away for want of descriptors gets this answer,
     /// and is counted in `refused`.
-    pub fn accept(&mut self, no_resources: &ServerHello, refused: &AtomicU64) -> Arrival {
+    pub fn accept(&mut self, no_resources: &ServerHello, refused: &AtomicU64) -> Arrival<Socket> {
         let Self { listener, limiter } = self;
-        match listener.accept() {
-            Ok(socket) => {
-                limiter.passed();
-                Arrival::Client(socket)
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                limiter.emptied();
-                Arrival::Nobody
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Arrival::TurnedAway,
-            Err(error) => {
-                let turn_away = || {
-                    let mut socket = listener.accept()?;
-                    count(refused, 1);
-                    socket.answer(no_resources);
-                    Ok(socket.into())
-                };
-                match limiter.failed(&error, &*listener, turn_away) {
-                    true => Arrival::TurnedAway,
-                    false => Arrival::Nobody,
-                }
-            }
-        }
+        let turn_away = |mut socket: Socket| {
+            count(refused, 1);
+            socket.answer(no_resources);
+            socket.into()
+        };
+        limiter.accept(&*listener, || listener.accept(), turn_away)
     }
 }
 

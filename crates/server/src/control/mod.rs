@@ -14,7 +14,7 @@ mod hello;
 mod listeners;
 mod set_up;
 
-use crate::accept::ACCEPTS_PER_TURN;
+use crate::accept::{ACCEPTS_PER_TURN, Arrival};
 use crate::address_limit::AddressPermit;
 use crate::fabric_acceptor::Handshaken;
 use crate::ring_session::SessionRights;
@@ -23,7 +23,7 @@ use crate::shared::Shared;
 use crate::thread_counts::count;
 use crate::utilisation::Utilisation;
 use admission::{Admission, Step};
-use listeners::{Arrival, Listener, ListeningSocket, Socket};
+use listeners::{Listener, ListeningSocket, Socket};
 use mio::net::{TcpListener, UnixListener};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -285,7 +285,7 @@ impl Control {
             let socket = match self.listeners[listener].accept(&no_resources, refused) {
                 Arrival::Client(socket) => socket,
                 Arrival::TurnedAway => continue,
-                Arrival::Nobody => return,
+                Arrival::NoClient => return,
             };
             self.admit(socket, Login::default());
         }

@@ -31,7 +31,7 @@ mod stream;
 mod trees;
 mod users;
 
-pub(crate) use acceptor::Acceptor;
+pub(crate) use acceptor::RespClientHandler;
 pub use executor::RespExecutor;
 pub use host::{Host, Prefetch, Save};
 pub use remora_resp::commands::replication::RoleFacts;
