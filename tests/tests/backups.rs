@@ -270,6 +270,51 @@ fn the_log_commands_know_snapshots() {
     assert!(corrupt.out.starts_with(start), "{corrupt:?}");
 }
 
+/// The names in a directory.
+fn names(of: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(of).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A snapshot lies in the directory that the server was started with, whatever a client asks for.
+#[test]
+fn no_client_names_the_directory_of_a_snapshot() {
+    let place = tempfile::tempdir().unwrap();
+    let (data, other) = (place.path().join("data"), place.path().join("other"));
+    std::fs::create_dir(&other).unwrap();
+    let server = ServerProcess::start_with_data(&data, &["--shards=2"]);
+    let mut resp = server.resp();
+    fill(&mut resp);
+    let written = integer(&mut resp, "LASTSAVE");
+    for request in [
+        "CONFIG SET dir DIR",
+        "CONFIG SET dbfilename DIR/dump.rdb",
+        "CONFIG SET appenddirname DIR",
+        "CONFIG SET data-dir DIR data_dir DIR",
+        "CONFIG REWRITE",
+        "BGSAVE DIR",
+        "BGSAVE TO DIR",
+        "BGSAVE SCHEDULE DIR",
+        "SAVE DIR",
+        "BGREWRITEAOF DIR",
+    ] {
+        let reply = resp.call(&request.replace("DIR", &other.display().to_string()));
+        assert!(reply.is_error(), "{request}: {reply:?}");
+    }
+    assert_eq!(resp.info("snapshots_written"), 0);
+    assert_eq!(integer(&mut resp, "LASTSAVE"), written);
+    for (count, request) in [(1, "BGSAVE"), (2, "BGSAVE SCHEDULE")] {
+        assert!(!resp.call(request).is_error());
+        wait_until("the snapshot is there", || resp.info("snapshots_written") == count);
+    }
+    assert!(names(&data).iter().any(|name| name.starts_with("snapshot-")), "{:?}", names(&data));
+    assert_eq!(names(place.path()), ["data", "other"]);
+    assert!(names(&other).is_empty(), "{:?}", names(&other));
+}
+
 /// Counts up keys of all shards, and renames a key round and round, until it is told to end.
 fn change(server: &ServerProcess, (ends, counted): (&AtomicBool, &AtomicI64)) {
     let mut resp = server.resp();

@@ -1,15 +1,15 @@
 //! Users and their rights over RESP: held against a real redis-server, and what an operator sees.
 
 use remora_tests::{
-    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, remora, run_remora,
-    wait_until,
+    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, remora, remora_path,
+    run_remora, wait_until,
 };
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// Rules, most of which Redis takes.
@@ -436,6 +436,59 @@ fn a_server_with_passwords_leaves_no_core_dump() {
     }
     assert!(dumps(&[]));
     assert!(!dumps(&["--requirepass=top"]));
+}
+
+/// A user of the machine that is not root, which may read all: the one of the tests, or nobody's number.
+fn plain_user() -> u32 {
+    const NOBODY: u32 = 65_534;
+    let own = rustix::process::geteuid().as_raw();
+    if own == 0 { NOBODY } else { own }
+}
+
+/// What this user reads in a file of a process; `None` if the kernel does not open it.
+fn read_as(user: u32, pid: u32, file: &str) -> Option<String> {
+    let mut command = Command::new("head");
+    command.args(["-c", "65536", &format!("/proc/{pid}/{file}")]).current_dir("/");
+    let read = command.uid(user).gid(user).output().unwrap();
+    let refused = String::from_utf8_lossy(&read.stderr).contains("Permission denied");
+    (!refused).then(|| String::from_utf8_lossy(&read.stdout).into_owned())
+}
+
+/// Another process of the server's own OS user reads neither its memory nor its environment, where there are
+/// passwords. The kernel asks for the same right at ptrace as at `mem`.
+#[test]
+fn the_servers_own_os_user_reads_neither_its_memory_nor_its_environment() {
+    let user = plain_user();
+    let reads = |flags: &[&str]| {
+        let place = TempDir::new().unwrap();
+        // As an ordinary user the server has to reach its binary too.
+        let binary = place.path().join("remora");
+        std::fs::copy(remora_path(), &binary).unwrap();
+        chown(place.path(), Some(user), Some(user)).unwrap();
+        let mut command = Command::new(binary);
+        command.env_clear().args(["serve", "--port=0", "--max-memory=16MiB", "--pin=false"]);
+        command.arg("--socket").arg(place.path().join("socket")).args(flags);
+        command.current_dir(place.path()).uid(user).gid(user);
+        let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.starts_with("ready"), "{ready}");
+        let read = ["environ", "mem", "maps"].map(|file| read_as(user, server.id(), file));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        read
+    };
+    assert_eq!(reads(&["--requirepass=top-secret"]), [None, None, None]);
+    // The control: it is the same user, and the password lies there.
+    let [environment, memory, maps] = reads(&["--requirepass=top-secret", "--core-dumps"]);
+    assert!(environment.is_some_and(|text| text.contains("top-secret")));
+    assert!(maps.is_some_and(|text| text.contains("[heap]")));
+    // A kernel with Yama lets only a parent look into the memory.
+    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    if yama.is_ok_and(|scope| scope.trim() != "0") {
+        return println!("not tested: this kernel refuses the memory of every process (Yama)");
+    }
+    assert!(memory.is_some(), "without the setting the memory can be opened");
 }
 
 /// A reply's texts.

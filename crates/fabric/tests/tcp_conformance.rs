@@ -4,14 +4,18 @@
 use crate::fixture::{Backend, Fixture, LOCAL, Shared, Target, pair, remote};
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::{self, DEADLINE, TestFixture};
-use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink};
+use remora_fabric::tcp::{self, Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
+use remora_layout::hello::ServerHello;
+use remora_layout::session::mailbox_bytes;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+use zerocopy::FromZeros;
 
 /// Fixtures over TCP.
 struct Tcp;
@@ -395,4 +399,22 @@ fn one_read(link: &mut TcpLink, bytes: usize, barrier: &std::sync::Barrier) -> u
         std::thread::yield_now();
     }
     lost
+}
+
+/// The kernel ends the server's end of a session whose peer has vanished with its machine.
+#[test]
+fn a_session_has_keepalive_and_a_user_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let to_server = Words::new(Mapping::heap(mailbox_bytes(1)));
+    let grant = tcp::Grant { hello: ServerHello::new_zeroed(), to_server, arenas: &[] };
+    let connection = grant.send(stream).unwrap();
+    // An idle session is probed, and ends when the peer answers no probe.
+    assert!(sockopt::socket_keepalive(&connection).unwrap());
+    let probes =
+        sockopt::tcp_keepintvl(&connection).unwrap() * sockopt::tcp_keepcnt(&connection).unwrap();
+    assert_eq!(sockopt::tcp_keepidle(&connection).unwrap() + probes, Duration::from_secs(25));
+    // One with bytes under way has the same time, and not that of the kernel's repetitions.
+    assert_eq!(sockopt::tcp_user_timeout(&connection).unwrap(), 25_000);
 }

@@ -284,6 +284,52 @@ fn a_torn_frame_waits_for_its_rest() {
     assert_eq!(into, payload);
 }
 
+/// A hostile peer that knows the seed writes one whole frame over another, of another length and
+/// with the same sequence, again and again while the receiver looks.
+#[test]
+fn bytes_that_change_while_they_are_read_are_copied_once() {
+    const LOOKS: usize = if cfg!(miri) { 50 } else { 400_000 };
+    const CHANGES: usize = if cfg!(miri) { 2 } else { 20 };
+    const UNIT: usize = if cfg!(miri) { 8 } else { 500 };
+    let payloads = [vec![0x11; 2 * UNIT], vec![0x22; 8 * UNIT], vec![0x33; 5 * UNIT]];
+    let Ends { words, .. } = ends();
+    let ended = Arc::new(AtomicBool::new(false));
+    let ends_here = Ended(Arc::clone(&ended));
+    let peer = {
+        let (words, payloads) = (words.clone(), payloads.clone());
+        std::thread::spawn(move || {
+            let mut random = Random::new(3);
+            for payload in payloads.iter().cycle() {
+                if ended.load(Ordering::Acquire) {
+                    return;
+                }
+                forge(&words, 0, 0, payload.len() as u32, payload, SEED);
+                // Long enough for a look at the whole frame, or not.
+                (0..random.below(2_000)).for_each(|_| std::hint::spin_loop());
+            }
+        })
+    };
+    let (mut last, mut looks, mut changes) = (None, 0, 0);
+    while looks < LOOKS || changes < CHANGES {
+        looks += 1;
+        // Each receiver begins at the ring's start, where the peer writes.
+        let mut receiver = Receiver::new(words.view(), BASE, SEED);
+        let mut into = Vec::new();
+        match receiver.poll(&mut into) {
+            Poll::Frame(bytes) => {
+                let which = payloads.iter().position(|of| *of == into);
+                let which = which.expect("a frame is one that was written, and no mixture");
+                assert_eq!(bytes, payloads[which].len());
+                changes += usize::from(last.replace(which) != Some(which));
+            }
+            Poll::Torn | Poll::Empty => {}
+            Poll::Violated(violation) => panic!("no length was impossible: {violation}"),
+        }
+    }
+    drop(ends_here);
+    peer.join().unwrap();
+}
+
 #[test]
 fn stale_frames_and_frames_under_another_seed_are_not_seen() {
     let mut ends = ends();

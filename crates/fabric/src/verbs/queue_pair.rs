@@ -168,33 +168,8 @@ impl QueuePair {
         for _ in 0..self.receive_depth {
             self.expect_immediate()?;
         }
-        // SAFETY: plain data, valid as zeros.
-        let mut receive: ibv_qp_attr = unsafe { std::mem::zeroed() };
-        receive.qp_state = IBV_QPS_RTR;
-        receive.path_mtu = u32::from(own.mtu.min(peer.mtu).clamp(1, 5));
-        receive.dest_qp_num = peer.qp_number.get();
-        receive.rq_psn = peer.psn.get();
-        receive.max_dest_rd_atomic = own.read_depth;
-        receive.min_rnr_timer = ROOM_TIMER;
-        receive.ah_attr.port_num = place.port;
-        receive.ah_attr.dlid = peer.lid.get();
-        receive.ah_attr.sl = packets.service_level;
-        receive.ah_attr.is_global = (place.carriage != Carriage::InfiniBand) as u8;
-        receive.ah_attr.grh.dgid = ibv_gid { raw: peer.gid };
-        receive.ah_attr.grh.sgid_index = place.gid_index;
-        receive.ah_attr.grh.hop_limit = 64;
-        receive.ah_attr.grh.traffic_class = packets.traffic_class;
-        self.modify(
-            "reach the peer's queue pair",
-            &mut receive,
-            IBV_QP_STATE
-                | IBV_QP_AV
-                | IBV_QP_PATH_MTU
-                | IBV_QP_DEST_QPN
-                | IBV_QP_RQ_PSN
-                | IBV_QP_MAX_DEST_RD_ATOMIC
-                | IBV_QP_MIN_RNR_TIMER,
-        )?;
+        let (mut receive, mask) = receiving(place, packets, own, peer);
+        self.modify("reach the peer's queue pair", &mut receive, mask)?;
         // SAFETY: plain data, valid as zeros.
         let mut send: ibv_qp_attr = unsafe { std::mem::zeroed() };
         send.qp_state = IBV_QPS_RTS;
@@ -366,6 +341,39 @@ impl QueuePair {
     }
 }
 
+/// What the device has to know before the peer's operations come, and which attributes these are.
+fn receiving(
+    place: &Gid,
+    packets: &Packets,
+    own: &VerbsEnd,
+    peer: &VerbsEnd,
+) -> (ibv_qp_attr, u32) {
+    // SAFETY: plain data, valid as zeros.
+    let mut receive: ibv_qp_attr = unsafe { std::mem::zeroed() };
+    receive.qp_state = IBV_QPS_RTR;
+    receive.path_mtu = u32::from(own.mtu.min(peer.mtu).clamp(1, 5));
+    receive.dest_qp_num = peer.qp_number.get();
+    receive.rq_psn = peer.psn.get();
+    receive.max_dest_rd_atomic = own.read_depth;
+    receive.min_rnr_timer = ROOM_TIMER;
+    receive.ah_attr.port_num = place.port;
+    receive.ah_attr.dlid = peer.lid.get();
+    receive.ah_attr.sl = packets.service_level;
+    receive.ah_attr.is_global = (place.carriage != Carriage::InfiniBand) as u8;
+    receive.ah_attr.grh.dgid = ibv_gid { raw: peer.gid };
+    receive.ah_attr.grh.sgid_index = place.gid_index;
+    receive.ah_attr.grh.hop_limit = 64;
+    receive.ah_attr.grh.traffic_class = packets.traffic_class;
+    let mask = IBV_QP_STATE
+        | IBV_QP_AV
+        | IBV_QP_PATH_MTU
+        | IBV_QP_DEST_QPN
+        | IBV_QP_RQ_PSN
+        | IBV_QP_MAX_DEST_RD_ATOMIC
+        | IBV_QP_MIN_RNR_TIMER;
+    (receive, mask)
+}
+
 impl Drop for QueuePair {
     fn drop(&mut self) {
         if !may_release() {
@@ -380,6 +388,35 @@ impl Drop for QueuePair {
             // It still is one.
             self.break_off();
             tracing::warn!(%error, "a queue pair stays in use");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setup::serving_at_most;
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn the_device_serves_a_client_as_many_reads_as_the_settings_say() {
+        let place = Gid {
+            device: "rxe0".into(),
+            port: 1,
+            gid_index: 1,
+            gid: [1; 16],
+            carriage: Carriage::RoceV2,
+            netdev: None,
+            is_active: true,
+        };
+        // The device could serve eight. The client asks for more by its own end.
+        let device = VerbsEnd { read_depth: 8, ..VerbsEnd::new_zeroed() };
+        let client = VerbsEnd { read_depth: u8::MAX, ..VerbsEnd::new_zeroed() };
+        for (reads, served) in [(1, 1), (3, 3), (8, 8), (MAX_READS_PER_CLIENT, 8)] {
+            let own = serving_at_most(device, reads);
+            let (receive, mask) = receiving(&place, &Packets::default(), &own, &client);
+            assert_eq!(receive.max_dest_rd_atomic, served);
+            assert_ne!(mask & IBV_QP_MAX_DEST_RD_ATOMIC, 0, "the device takes the number");
         }
     }
 }

@@ -104,7 +104,7 @@ impl Unconnected {
 
     /// Serves the peer at most so many READs at a time, and tells it so.
     pub fn serve_at_most(&mut self, reads: u8) {
-        self.end.read_depth = self.end.read_depth.min(reads);
+        self.end = serving_at_most(self.end, reads);
     }
 
     /// Connects it to the peer's end.
@@ -112,6 +112,11 @@ impl Unconnected {
         self.pair.connect(&self.place, &self.packets, &self.end, peer)?;
         Ok(self.pair)
     }
+}
+
+/// The same end, which serves its peer at most so many READs at a time.
+pub(super) fn serving_at_most(end: VerbsEnd, reads: u8) -> VerbsEnd {
+    VerbsEnd { read_depth: end.read_depth.min(reads), ..end }
 }
 
 /// The description of a region that the peer may reach.

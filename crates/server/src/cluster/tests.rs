@@ -5,7 +5,8 @@ use crate::config::Config;
 use crate::server::Server;
 use remora_cluster::coordinator::{Coordinator, Event, Proposal, RequestId};
 use remora_cluster::memory::{MemoryCoordinator, MemoryEnsemble};
-use remora_cluster::topology::{GroupId, Instance, Topology};
+use remora_cluster::topology::{GroupId, Instance, MemberId, Topology};
+use remora_cluster::wire::{Envelope, Letter};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,8 @@ struct Gated {
     /// Looks behind which the topology of another cluster was delivered.
     looks_behind: Arc<AtomicU64>,
     has_delivered: bool,
+    /// Turns of the thread: looks that found nothing more.
+    turns: Arc<AtomicU64>,
 }
 
 impl Coordinator for Gated {
@@ -69,6 +72,7 @@ impl Coordinator for Gated {
         self.looks_behind.fetch_add(self.has_delivered.into(), Ordering::SeqCst);
         self.ensemble.advance(now_ms);
         let event = self.inner.poll(now_ms);
+        self.turns.fetch_add(event.is_none().into(), Ordering::SeqCst);
         let is_other = |of: &Event| matches!(of, Event::Topology(of) if of.cluster == OTHER);
         self.has_delivered |= event.as_ref().is_some_and(is_other);
         event
@@ -80,6 +84,7 @@ struct Lone {
     ensemble: MemoryEnsemble,
     gate: Arc<Mutex<()>>,
     looks_behind: Arc<AtomicU64>,
+    turns: Arc<AtomicU64>,
     _directory: tempfile::TempDir,
 }
 
@@ -88,12 +93,13 @@ impl Lone {
     fn new() -> Self {
         let (ensemble, gate) = (MemoryEnsemble::new(), Arc::new(Mutex::new(())));
         ensemble.overwrite(cluster(OWN).encode());
-        let looks_behind = Arc::<AtomicU64>::default();
-        let of_thread = (ensemble.clone(), Arc::clone(&gate), Arc::clone(&looks_behind));
+        let [looks_behind, turns] = [(); 2].map(|()| Arc::<AtomicU64>::default());
+        let counts = (Arc::clone(&looks_behind), Arc::clone(&turns));
+        let of_thread = (ensemble.clone(), Arc::clone(&gate), counts);
         let connect = move || {
-            let (ensemble, gate, looks_behind) = of_thread.clone();
+            let (ensemble, gate, (looks_behind, turns)) = of_thread.clone();
             let inner = ensemble.connect(SESSION_MS);
-            let gated = Gated { inner, ensemble, gate, looks_behind, has_delivered: false };
+            let gated = Gated { inner, ensemble, gate, looks_behind, has_delivered: false, turns };
             Ok(Box::new(gated) as Box<dyn Coordinator + Send>)
         };
         let cluster = ClusterSettings {
@@ -110,7 +116,7 @@ impl Lone {
             ..Config::for_tests(directory.path())
         };
         let server = Server::start(config).unwrap();
-        let new = Self { server, ensemble, gate, looks_behind, _directory: directory };
+        let new = Self { server, ensemble, gate, looks_behind, turns, _directory: directory };
         new.until("it takes changes", "SET k v", |reply| reply == "+OK");
         new
     }
@@ -134,6 +140,25 @@ impl Lone {
             std::thread::sleep(LOOK);
         }
         panic!("waited for too long until {what}: {command} gives {last}");
+    }
+
+    /// Sends this message, as a server of a cluster does.
+    fn deliver(&self, envelope: &Envelope) {
+        let bytes = envelope.encode();
+        let mut link = TcpStream::connect(self.server.resp_address()).unwrap();
+        let head = format!("*2\r\n$14\r\nMEMBER.DELIVER\r\n${}\r\n", bytes.len());
+        link.write_all(&[head.as_bytes(), &bytes, b"\r\n"].concat()).unwrap();
+        let mut line = String::new();
+        BufReader::new(link).read_line(&mut line).unwrap();
+        assert_eq!(line, "+OK\r\n");
+    }
+
+    /// The thread of the cluster has taken what was delivered, and shows what it does: it ticks in
+    /// every third turn at least.
+    fn settle(&self) {
+        let behind = self.turns.load(Ordering::SeqCst) + 10;
+        let is_settled = || self.turns.load(Ordering::SeqCst) >= behind;
+        self.until("the messages were taken", "PING", |_| is_settled());
     }
 
     /// The thread of the cluster stands still, until the guard is dropped.
@@ -173,5 +198,34 @@ fn a_cluster_that_was_made_anew_is_not_followed() {
     assert_eq!(shared.cluster.topology().map(|of| of.cluster), Some(known.cluster));
     assert_eq!(shared.cluster.version(), known.version);
     lone.until("it is no watcher any more", "PING", |_| lone.ensemble.watcher().is_none());
+    lone.server.shutdown();
+}
+
+#[test]
+fn messages_of_another_cluster_or_for_another_server_are_not_taken() {
+    let lone = Lone::new();
+    let shared = lone.server.shared();
+    lone.until("it is the watcher", "PING", |_| lone.ensemble.watcher().is_some());
+    lone.settle();
+    let own = Instance { member: shared.cluster.member, incarnation: shared.incarnation };
+    let other = Instance { member: MemberId(own.member.0 ^ 1), incarnation: 1 };
+    // It leads already: a message that is taken leaves a refusal.
+    let letter = Letter::Promote(own.member);
+    let right = Envelope { cluster: OWN, from: other, to: own, letter };
+    let wrong = [
+        Envelope { cluster: OTHER, ..right.clone() },
+        Envelope { to: Instance { member: other.member, ..own }, ..right.clone() },
+        // A message for the process before a restart.
+        Envelope { to: Instance { incarnation: own.incarnation ^ 1, ..own }, ..right.clone() },
+    ];
+    for envelope in wrong {
+        lone.deliver(&envelope);
+        lone.settle();
+        assert_eq!(shared.cluster.watching().refusals, [""; 0], "{envelope:?}");
+    }
+    lone.deliver(&right);
+    lone.settle();
+    let refusals = shared.cluster.watching().refusals;
+    assert!(matches!(&refusals[..], [one] if one.contains("it is that member")), "{refusals:?}");
     lone.server.shutdown();
 }
