@@ -438,7 +438,7 @@ fn a_server_with_passwords_leaves_no_core_dump() {
     assert!(!dumps(&["--requirepass=top"]));
 }
 
-/// A user of the machine that is not root, which may read all: the one of the tests, or nobody's number.
+/// An OS user without the rights of root: the one that runs the tests, or the user `nobody`.
 fn plain_user() -> u32 {
     const NOBODY: u32 = 65_534;
     let own = rustix::process::geteuid().as_raw();
