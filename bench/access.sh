@@ -24,21 +24,15 @@ done
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=bench/servers.sh
 . "$(dirname "$0")/servers.sh"
+# shellcheck source=bench/certificates.sh
+. "$(dirname "$0")/certificates.sh"
 needs_tools
 start_bench
 find_cores
 share_cores $((total / 2))
 install_peers
 
-# An authority, and a certificate for 127.0.0.1 with a key on P-256.
-new_key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1" 2>/dev/null; }
-new_key "$work/ca.key"
-openssl req -x509 -new -key "$work/ca.key" -subj "/CN=bench" -days 2 -out "$work/ca.pem" 2>/dev/null
-new_key "$work/server.key"
-openssl req -new -key "$work/server.key" -subj "/CN=localhost" -out "$work/server.csr" 2>/dev/null
-openssl x509 -req -in "$work/server.csr" -CA "$work/ca.pem" -CAkey "$work/ca.key" -CAcreateserial -days 2 \
-  -extfile <(echo "subjectAltName=DNS:localhost,IP:127.0.0.1") -out "$work/server.pem" 2>/dev/null
-
+make_certificates
 tls_peers=()
 # start_tls_redis NAME TITLE BINARY: only if it speaks TLS.
 start_tls_redis() {
@@ -61,9 +55,7 @@ start_redis valkey "Valkey $(version "$valkey")" "$valkey"
 start_remora remora 1
 start_tls_redis redis-tls "Redis $(version redis-server), TLS" "$(command -v redis-server)"
 start_tls_redis valkey-tls "Valkey $(version "$valkey"), TLS" "$valkey"
-port["remora-tls"]="$(free_port)"
-start remora-tls "Remora, TLS" "$remora" serve --shards 1 --max-memory 2GiB --socket "$work/tls.socket" \
-  --bind 127.0.0.1 --port "${port[remora-tls]}" --tls-cert "$work/server.pem" --tls-key "$work/server.key"
+start_remora_tls remora-tls
 
 encrypted=(--tls --cacert "$work/ca.pem")
 records=$((100000 / divisor))
