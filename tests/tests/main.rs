@@ -84,6 +84,7 @@ mod shard_threads;
 mod tls;
 mod tls_fabric;
 mod users;
+mod zookeeper_tls;
 
 // Clusters.
 mod cluster_client;

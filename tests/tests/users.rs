@@ -441,15 +441,22 @@ fn a_server_with_passwords_leaves_no_core_dump() {
 /// An OS user without the rights of root: the one that runs the tests, or the user `nobody`.
 fn plain_user() -> u32 {
     const NOBODY: u32 = 65_534;
-    let own = rustix::process::geteuid().as_raw();
-    if own == 0 { NOBODY } else { own }
+    if is_root() { NOBODY } else { rustix::process::geteuid().as_raw() }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// What this user reads in a file of a process; `None` if the kernel does not open it.
 fn read_as(user: u32, pid: u32, file: &str) -> Option<String> {
     let mut command = Command::new("head");
     command.args(["-c", "65536", &format!("/proc/{pid}/{file}")]).current_dir("/");
-    let read = command.uid(user).gid(user).output().unwrap();
+    command.env("LC_ALL", "C").uid(user);
+    if is_root() {
+        command.gid(user);
+    }
+    let read = command.output().unwrap();
     let refused = String::from_utf8_lossy(&read.stderr).contains("Permission denied");
     (!refused).then(|| String::from_utf8_lossy(&read.stdout).into_owned())
 }
@@ -464,11 +471,14 @@ fn the_servers_own_os_user_reads_neither_its_memory_nor_its_environment() {
         // As an ordinary user the server has to reach its binary too.
         let binary = place.path().join("remora");
         std::fs::copy(remora_path(), &binary).unwrap();
-        chown(place.path(), Some(user), Some(user)).unwrap();
+        chown(place.path(), Some(user), None).unwrap();
         let mut command = Command::new(binary);
         command.env_clear().args(["serve", "--port=0", "--max-memory=16MiB", "--pin=false"]);
         command.arg("--socket").arg(place.path().join("socket")).args(flags);
-        command.current_dir(place.path()).uid(user).gid(user);
+        command.current_dir(place.path()).uid(user);
+        if is_root() {
+            command.gid(user);
+        }
         let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut ready = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();

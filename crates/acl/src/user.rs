@@ -86,8 +86,8 @@ impl User {
             [b'(', rules @ .., b')'] => self.add_selector(commands, rules)?,
             _ if is("clearselectors") => self.selectors.clear(),
             _ if is("reset") => {
-                let number = self.number;
-                *self = Self { sanitizes: Some(true), number, ..Self::new(&self.name) };
+                let (number, counts) = (self.number, self.counts.clone());
+                *self = Self { sanitizes: Some(true), number, counts, ..Self::new(&self.name) };
             }
             _ => self.root.apply(commands, rule)?,
         }

@@ -16,7 +16,7 @@ use crate::stream::ByteStream;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    BLOCKED_INPUT_BYTES, CLIENT_MEMORY_STEP, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
+    BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
     CONNECTION_REQUESTS_PER_TURN, MAX_REQUEST_BYTES, STALL_BYTES, UNAUTHENTICATED_REQUEST_BYTES,
 };
 use std::io::{ErrorKind, Write};
@@ -316,10 +316,10 @@ impl<P: Protocol> Connection<P> {
                 self.request = std::mem::take(&mut lent.request);
             }
             let taken = self.execute(executor, &mut lent.ahead, fresh);
-            self.input.add(&fresh[taken..]);
+            self.input.add(&fresh[taken..], self.need);
         } else {
             let mut input = std::mem::take(&mut self.input);
-            input.add(fresh);
+            input.add(fresh, self.need);
             let taken = self.execute(executor, &mut lent.ahead, input.rest());
             input.take(taken);
             self.input = input;
@@ -501,19 +501,21 @@ impl<P: Protocol> Connection<P> {
         bytes
     }
 
-    /// Bytes that its buffers hold.
-    pub(crate) const fn held_bytes(&self) -> usize {
-        self.input.len() + self.responder.buffered_bytes()
+    /// Memory that its buffers take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let keys_left = self.keys_left.as_ref().map_or(0, |of| of.request.memory());
+        let requests = self.request.memory() + keys_left;
+        self.input.capacity() + requests + self.responder.buffered_bytes()
     }
 
-    /// Its buffers may not hold as much as they do: it ends, with a reply if its peer can be expected to
-    /// read one.
+    /// Its buffers may not take as much memory as they do: it ends, with an error if nothing stands before
+    /// that in the order of replies.
     #[cold]
     pub(crate) fn refuse_memory(&mut self, text: &str) -> Flow {
-        if self.responder.buffered_bytes() >= CLIENT_MEMORY_STEP {
+        if !self.responder.is_answered() {
             return Flow::Close;
         }
-        (self.input, self.need, self.keys_left) = (Input::default(), 1, None);
+        (self.input, self.need) = (Input::default(), 1);
         (self.request, self.given_up) = (P::Request::default(), None);
         self.end_with(text);
         Flow::Again
@@ -542,7 +544,7 @@ impl<P: Protocol> Connection<P> {
         );
         self.responder.reply(|out, _| P::write_error(out, &text));
         match self.pass_over(&held.rest()[position..]) {
-            Ok(passed) => self.input.add(&held.rest()[position + passed..]),
+            Ok(passed) => self.input.add(&held.rest()[position + passed..], 1),
             Err(error) => self.violation(counts, &error.to_string()),
         }
         Flow::Again

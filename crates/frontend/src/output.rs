@@ -103,6 +103,11 @@ impl Output {
         self.bytes.len() - self.sent
     }
 
+    /// Memory that the buffer takes.
+    pub const fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// The buffer to which a reply is appended.
     #[inline]
     pub const fn bytes_mut(&mut self) -> &mut Vec<u8> {
@@ -127,10 +132,14 @@ impl Output {
         }
     }
 
-    /// Gives the buffer back, unless some of it is unsent: idle connections have none.
+    /// Gives the buffer back, unless much of it is unsent: idle connections have none.
     pub fn give_back(&mut self, buffer: &mut Vec<u8>) {
         if self.bytes.is_empty() {
             *buffer = std::mem::take(&mut self.bytes);
+        } else if self.bytes.len() < self.bytes.capacity() / 4 && buffer.capacity() == 0 {
+            let own = self.bytes.to_vec();
+            *buffer = std::mem::replace(&mut self.bytes, own);
+            buffer.clear();
         }
     }
 
@@ -166,6 +175,7 @@ impl Output {
             self.bytes.drain(..self.sent);
             self.gone += self.sent as u64;
             self.sent = 0;
+            self.bytes.shrink_to(CONNECTION_PAUSE_OUTPUT_BYTES);
         }
         true
     }

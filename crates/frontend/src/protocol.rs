@@ -50,6 +50,9 @@ pub trait ParsedRequest: Default {
     /// Gives back the memory that one huge request has left. The request may be lost.
     fn shrink(&mut self);
 
+    /// Bytes of memory that it keeps, beside the bytes that were parsed.
+    fn memory(&self) -> usize;
+
     /// Words of the request; 0 of one that has no reply.
     fn words(&self) -> usize;
 

@@ -455,9 +455,9 @@ impl<P: Protocol> Responder<P> {
         self.output.unsent() + self.held_bytes
     }
 
-    /// Bytes of replies that are not sent, and of jobs.
+    /// Memory of replies that are not sent, and of jobs.
     pub(crate) const fn buffered_bytes(&self) -> usize {
-        self.output.unsent() + self.pending_bytes()
+        self.output.capacity() + self.pending_bytes()
     }
 
     /// Frees memory that an idle connection does not need.

@@ -922,9 +922,10 @@ pub const ZOOKEEPER_CONNECT_PAUSE_MS: u64 = 100;
 /// or so long, ms, after it has refused again and again what a session needs: people change its access
 /// rights.
 pub const ZOOKEEPER_REFUSED_PAUSE_MAX_MS: u64 = 10_000;
-/// Time that a look at why TLS to ZooKeeper fails gives one server to accept, and for each step of its
-/// handshake, ms.
+/// Time that a look at why TLS to ZooKeeper fails gives one server to accept, and for its handshake, ms;
 pub const ZOOKEEPER_TLS_LOOK_MS: u64 = 500;
+/// and time between the beginnings of two looks, ms: short against the time of a command that waits.
+pub const ZOOKEEPER_TLS_PAUSE_MS: u64 = 2_000;
 /// Time that closing a session at ZooKeeper may take, ms: it ends by itself, too.
 pub const ZOOKEEPER_CLOSE_MS: u64 = 1_000;
 /// Time that one server has for its hello, and to tell the topology, when a client asks servers in turn,
@@ -1012,9 +1013,10 @@ pub const MAX_REQUEST_BYTES: usize = 65 << 20;
 /// If the server keeps more than this of a RESP request and no further bytes come, it gives the
 /// request up, as it does with an upload over rings. It keeps less for every connection anyway.
 pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
-/// What a connection's buffers hold is counted in such steps against what clients may hold together, an
-/// address's, and a user's. Less than one step is free: small requests do not fail because others send
-/// large ones. So all connections together have 640 MB at most that are not counted.
+/// The memory of a connection's buffers is counted in such steps, at its turns, against what clients may
+/// have together, an address's, and a user's. Less than one step is free: small requests do not fail because
+/// others send large ones. So 640 MB of all connections are not counted, and what TLS keeps of each, some
+/// 100 KiB.
 pub const CLIENT_MEMORY_STEP: usize = 64 << 10;
 /// RESP connections that a shard's thread serves before it looks at its rings, its
 /// mail and its sockets again.

@@ -64,6 +64,10 @@ impl ParsedRequest for Args {
         Self::shrink(self);
     }
 
+    fn memory(&self) -> usize {
+        Self::memory(self)
+    }
+
     #[inline]
     fn words(&self) -> usize {
         self.len()

@@ -90,6 +90,9 @@ impl ClientMemory {
     }
 
     fn shrink_address(&self, address: IpAddr, by: usize) {
+        if self.limits.of_address == usize::MAX {
+            return;
+        }
         let mut addresses = self.addresses();
         let Some(now) = addresses.get_mut(&address) else { return };
         *now -= by;

@@ -48,6 +48,13 @@ pub fn is_server_name(name: &str) -> bool {
     ServerName::try_from(name).is_ok()
 }
 
+/// Lets libraries that use `rustls` by its defaults take the cryptography that this crate takes. Without it
+/// they end the process where a program's build has two such libraries.
+pub fn use_own_cryptography() {
+    // It fails where the program has chosen one, which holds then.
+    let _ = aws_lc_rs::default_provider().install_default();
+}
+
 /// The authorities that a client trusts, and its own certificate.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientConfig>);

@@ -45,7 +45,7 @@ mod server;
 mod session;
 mod stream;
 
-pub use client::{ClientTls, ClientTlsSettings, is_server_name};
+pub use client::{ClientTls, ClientTlsSettings, is_server_name, use_own_cryptography};
 pub use error::TlsError;
 pub use server::{ClientCertificates, LeastVersion, ServerTls, ServerTlsSettings};
 pub use session::{Progress, TlsSession};

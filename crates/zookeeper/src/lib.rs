@@ -36,12 +36,12 @@ use remora_cluster::topology::{Instance, Topology};
 use remora_layout::limits::COORDINATOR_REQUESTS;
 use remora_tls::ClientTlsSettings;
 use requests::{Asked, Heard, Request};
-use session::{LastRefusal, Session};
+use session::Session;
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tls::LastRefusal;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// One member's session at a ZooKeeper ensemble. It has a thread of its own. When it is dropped the
@@ -100,8 +100,7 @@ impl ZookeeperCoordinator {
 
     /// Why there is no session, where ZooKeeper refuses it or TLS fails, with what to do.
     pub fn refusal(&self) -> Option<String> {
-        let last = self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner);
-        (!last.is_empty()).then(|| last.clone())
+        self.last_refusal.get()
     }
 
     fn request(&mut self, request: Request) -> RequestId {

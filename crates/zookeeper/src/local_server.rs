@@ -189,7 +189,7 @@ impl LocalServer {
         );
         let tls_port = plan.tls.as_ref().map(|_| free_port());
         let tls = match plan.tls.as_ref().zip(tls_port) {
-            Some((tls, port)) => tls_settings(tls, port, directory.path())?,
+            Some((tls, port)) => tls_settings(tls, (host, port), directory.path())?,
             None => String::new(),
         };
         std::fs::write(directory.path().join("zoo.cfg"), settings + &tls)?;
@@ -343,14 +343,18 @@ impl LocalServer {
 }
 
 /// The lines for TLS. ZooKeeper wants a certificate and its key in one file.
-fn tls_settings(tls: &LocalServerTls, port: u16, directory: &Path) -> io::Result<String> {
+fn tls_settings(
+    tls: &LocalServerTls,
+    (host, port): (&str, u16),
+    directory: &Path,
+) -> io::Result<String> {
     let (certificate, key) = &tls.identity;
     let identity = [std::fs::read(key)?, std::fs::read(certificate)?].concat();
     let path = directory.join("identity.pem");
     std::fs::write(&path, identity)?;
     Ok(format!(
         "\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
-         secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\nssl.clientAuth=need\n\
+         secureClientPort={port}\nsecureClientPortAddress={host}\nssl.clientAuth=need\n\
          ssl.keyStore.type=PEM\nssl.keyStore.location={}\n\
          ssl.trustStore.type=PEM\nssl.trustStore.location={}\n",
         path.display(),

@@ -10,7 +10,7 @@ use crate::address::ZookeeperAddress;
 use crate::connection::{Connection, Prepared};
 use crate::nodes::Nodes;
 use crate::requests::{Asked, Heard};
-use crate::tls;
+use crate::tls::{self, LastRefusal, TlsFailures};
 use remora_cluster::coordinator::{Event, Outcome, SessionState};
 use remora_cluster::topology::Instance;
 use remora_cluster::view::View;
@@ -21,7 +21,6 @@ use remora_tls::{ClientTlsSettings, TlsError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use zookeeper_client::{Client, Connector, Error, SessionInfo, SessionState as ClientState};
@@ -33,9 +32,6 @@ const PAUSE: Duration = Duration::from_millis(ZOOKEEPER_CONNECT_PAUSE_MS);
 const LONGEST_PAUSE: Duration = Duration::from_millis(ZOOKEEPER_REFUSED_PAUSE_MAX_MS);
 /// Time that closing the session may take.
 const CLOSE: Duration = Duration::from_millis(ZOOKEEPER_CLOSE_MS);
-
-/// Why there is no session, if ZooKeeper or TLS says so: what the caller may ask for at any time.
-pub(crate) type LastRefusal = Arc<Mutex<String>>;
 
 /// How often in a row ZooKeeper has refused what a session needs, and why.
 #[derive(Default)]
@@ -54,9 +50,7 @@ struct AfterRefusal {
 impl Refusals {
     /// Each pause is twice as long as the one before.
     fn refused(&mut self, why: &str) -> AfterRefusal {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = *last != why;
-        why.clone_into(&mut last);
+        let is_new = self.last.set(why);
         let time = PAUSE.saturating_mul(1 << self.times.min(16)).min(LONGEST_PAUSE);
         self.times += 1;
         AfterRefusal { is_new, time }
@@ -65,7 +59,7 @@ impl Refusals {
     /// It refuses no more.
     fn end(&mut self) {
         self.times = 0;
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.last.clear();
     }
 }
 
@@ -95,6 +89,7 @@ pub(crate) struct Session {
     /// What the session was asked to make present.
     instance: Option<Instance>,
     refusals: Refusals,
+    failures: TlsFailures,
 }
 
 impl Session {
@@ -118,11 +113,12 @@ impl Session {
             view: View::default(),
             instance: None,
             refusals: Refusals::default(),
+            failures: TlsFailures::default(),
         }
     }
 
     pub(crate) fn last_refusal(&self) -> LastRefusal {
-        Arc::clone(&self.refusals.last)
+        self.refusals.last.clone()
     }
 
     /// Runs until nobody asks any more.
@@ -154,13 +150,13 @@ impl Session {
         let _ = self.heard.send(Heard::Event(event));
     }
 
-    /// One connection, from its beginning to its end.
-    async fn connection(&mut self) -> End {
+    /// A connection to one of the servers; else how this attempt has ended.
+    async fn open(&mut self) -> Result<Client, End> {
         let connector = match self.connector() {
             Ok(connector) => connector,
             Err(error) => {
                 let pause = self.pause_after(&error.with_advice());
-                return self.interrupted(pause).await;
+                return Err(self.interrupted(pause).await);
             }
         };
         let address = self.address.clone();
@@ -170,14 +166,25 @@ impl Session {
                 false => connector.connect(address.hosts()).await,
             }
         };
-        let client = match self.while_refusing(connecting).await {
-            None => return End::Stop,
-            Some(Ok(client)) => client,
-            Some(Err(Error::SessionExpired)) if self.session.is_some() => return End::Expired,
+        match self.while_refusing(connecting).await {
+            None => Err(End::Stop),
+            Some(Ok(client)) => Ok(client),
+            Some(Err(Error::SessionExpired)) if self.session.is_some() => Err(End::Expired),
             Some(Err(error)) => {
                 tracing::debug!(cluster = %self.address, %error, "no connection to ZooKeeper");
-                return self.not_connected().await;
+                if let Some(files) = &self.tls {
+                    self.failures.look(&self.address, files, &self.refusals.last);
+                }
+                Err(self.interrupted(PAUSE).await)
             }
+        }
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn connection(&mut self) -> End {
+        let client = match self.open().await {
+            Ok(client) => client,
+            Err(end) => return end,
         };
         self.session = Some(client.session().clone());
         let mut state = client.state_watcher();
@@ -238,21 +245,6 @@ impl Session {
         })
     }
 
-    /// After an attempt to connect that has failed. A failure of TLS stays until files are changed.
-    async fn not_connected(&mut self) -> End {
-        let Some(files) = self.tls.clone() else { return self.interrupted(PAUSE).await };
-        let address = self.address.clone();
-        let looking = tokio::task::spawn_blocking(move || tls::failure(&address, &files));
-        match self.while_refusing(looking).await {
-            None => End::Stop,
-            Some(Ok(Some(why))) => {
-                let pause = self.pause_after(&why);
-                self.interrupted(pause).await
-            }
-            Some(_) => self.interrupted(PAUSE).await,
-        }
-    }
-
     async fn interrupted(&mut self, pause: Duration) -> End {
         match self.while_refusing(tokio::time::sleep(pause)).await {
             None => End::Stop,
@@ -264,7 +256,7 @@ impl Session {
     fn pause_after(&mut self, why: &str) -> Duration {
         let AfterRefusal { is_new, time } = self.refusals.refused(why);
         if is_new {
-            tracing::warn!(cluster = %self.address, error = why, "ZooKeeper refuses the session, trying again");
+            tracing::warn!(cluster = %self.address, error = why, "no session at ZooKeeper, trying again");
         }
         time
     }

@@ -1068,6 +1068,27 @@ mod tests {
     }
 
     #[test]
+    fn zookeepers_authority_is_that_of_the_other_servers_unless_another_one_is_named() {
+        let decide = |text: &str| Settings::decide(layer(text)).map_err(|error| error.to_string());
+        let coordinator = |text: &str| {
+            let tls = decide(text).expect(text).tls_args().coordinator();
+            tls.map(|tls| (tls.authorities.display().to_string(), tls.identity.is_some()))
+        };
+        let (own, of) = ("tls_cert = \"c\"\ntls_key = \"k\"\n", |ca: &str| ca.to_owned());
+        assert_eq!(coordinator(""), None);
+        assert_eq!(coordinator("peer_tls_ca = \"p\""), Some((of("p"), false)));
+        assert_eq!(coordinator(&format!("{own}tls_ca = \"a\"")), Some((of("a"), true)));
+        let named = "peer_tls_ca = \"p\"\ncoordinator_tls_ca = \"z\"";
+        assert_eq!(coordinator(named), Some((of("z"), false)));
+        let cluster = "cluster = \"zk+tls://h/p\"";
+        let error = decide(cluster).expect_err("without an authority");
+        assert!(error.contains("coordinator_tls_ca"), "{error}");
+        // The servers go without TLS among each other.
+        let settings = decide(&format!("{cluster}\ncoordinator_tls_ca = \"z\"")).unwrap();
+        assert_eq!(settings.to_config().peer_tls, None);
+    }
+
+    #[test]
     fn certificates_of_clients_protect_sessions_and_a_certificate_of_the_server_does_not() {
         let listens = |text: &str| {
             let all = "tls_cert = \"c\"\ntls_key = \"k\"\nfabric_address = \"0.0.0.0:0\"\n";

@@ -39,6 +39,11 @@ impl Args {
         Self { ranges: Vec::new(), scratch: Vec::new(), inline: false, progress: Progress::Start }
     }
 
+    /// Bytes of memory that it keeps.
+    pub const fn memory(&self) -> usize {
+        self.ranges.capacity() * size_of::<(u32, u32)>() + self.scratch.capacity()
+    }
+
     /// Number of arguments, the command's name included.
     #[inline]
     pub fn len(&self) -> usize {

@@ -2,6 +2,11 @@
 
 use remora_protocol::integer;
 
+/// For a bulk string of so many bytes the buffer is made as long as needed at once.
+const LONG_BYTES: usize = 64 << 10;
+/// What stands around the bytes of a bulk string, at most.
+const BULK_ROOM: usize = 32;
+
 /// The version of RESP that a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RespVersion {
@@ -57,6 +62,10 @@ pub fn integer(out: &mut Vec<u8>, integer: i64) {
 /// A bulk string.
 #[inline]
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    if bytes.len() >= LONG_BYTES {
+        // The end of the line would double the buffer.
+        out.reserve(bytes.len() + BULK_ROOM);
+    }
     header(out, b'$', bytes.len() as i64);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
