@@ -23,7 +23,7 @@ fn tls_settings() -> Option<ClientTlsSettings> {
     Some(with_own_certificate(variable("REMORA_TLS_CA")?))
 }
 
-/// TLS of Remora's commands to the coordinator: that of [`tls_settings`], with the authority
+/// TLS of Remora's commands to the coordinator: that of the servers, with the authority
 /// REMORA_COORDINATOR_TLS_CA if there is one.
 pub fn coordinator_tls() -> Option<ClientTlsSettings> {
     variable("REMORA_COORDINATOR_TLS_CA").map(with_own_certificate).or_else(tls_settings)
