@@ -1,0 +1,8 @@
+//! Tests of MongoDB's wire protocol.
+
+mod command;
+mod compressed;
+mod fixture;
+mod reply;
+mod validate;
+mod wire;
