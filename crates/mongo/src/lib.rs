@@ -22,6 +22,7 @@
 pub mod command;
 pub mod limits;
 pub mod reply;
+pub mod scram;
 pub mod validate;
 pub mod wire;
 pub mod writer;

@@ -4,5 +4,6 @@ mod command;
 mod compressed;
 mod fixture;
 mod reply;
+mod scram;
 mod validate;
 mod wire;
