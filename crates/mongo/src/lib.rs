@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod hello;
 pub mod limits;
 pub mod reply;
 pub mod scram;

@@ -3,6 +3,7 @@
 mod command;
 mod compressed;
 mod fixture;
+mod hello;
 mod reply;
 mod scram;
 mod validate;
