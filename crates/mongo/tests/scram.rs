@@ -125,6 +125,36 @@ fn other_passwords_fail() {
     }
 }
 
+/// The right password, but for another nonce or another channel binding than those sent.
+#[test]
+fn proofs_of_other_conversations_fail() {
+    let stored = rfc();
+    let bare = &CLIENT_FIRST[3..];
+    let old = SERVER_FIRST.replace("%hvY", "%old");
+    for (gs2, first, right) in
+        [("n,,", SERVER_FIRST, true), ("y,,", SERVER_FIRST, false), ("n,,", &old, false)]
+    {
+        let (mut conversation, sent) = begin(CLIENT_FIRST, Some(&stored), true).unwrap();
+        assert_eq!(sent.payload, SERVER_FIRST.as_bytes());
+        let message = client_final("pencil", gs2, bare, first);
+        // The signature is over the server's own words in any case.
+        let message = resigned(&message, bare);
+        assert_eq!(conversation.step(1, message.as_bytes()).is_ok(), right, "{message}");
+    }
+}
+
+/// The message with the proof for what the server has sent.
+fn resigned(message: &str, bare: &str) -> String {
+    let (without_proof, _) = message.rsplit_once(",p=").unwrap();
+    let mut salted = [0; 32];
+    let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+    pbkdf2::pbkdf2_hmac::<Sha256>(b"pencil", &salt, 4096, &mut salted);
+    let key = mac(&salted, "Client Key");
+    let signature = mac(&Sha256::digest(key), &format!("{bare},{SERVER_FIRST},{without_proof}"));
+    let proof: Vec<u8> = key.iter().zip(signature).map(|(key, sign)| key ^ sign).collect();
+    format!("{without_proof},p={}", BASE64.encode(proof))
+}
+
 const MIN: u32 = remora_mongo::scram::MIN_ITERATIONS;
 
 #[test]

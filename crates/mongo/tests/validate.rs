@@ -112,6 +112,40 @@ proptest! {
     }
 }
 
+/// Types that the generator has seldom or never, as bytes: each byte changes to each other one.
+#[test]
+fn rare_types_are_judged_as_by_bson() {
+    let elements: [&[u8]; 5] = [
+        // Binary data of the old subtype, with a second length inside.
+        b"\x05a\0\x07\0\0\0\x02\x03\0\0\0xyz",
+        // DBPointer.
+        b"\x0ca\0\x04\0\0\0d.c\0abcdefghijkl",
+        // Code with a scope.
+        b"\x0fa\0\x15\0\0\0\x02\0\0\0f\0\x0b\0\0\0\x0axyzw\0\0",
+        // A regular expression.
+        b"\x0ba\0x*\0im\0",
+        // Decimal128.
+        b"\x13a\x000123456789abcdef",
+    ];
+    for element in elements {
+        let length = (element.len() + 5) as i32;
+        let bytes = [&length.to_le_bytes()[..], element, &[0]].concat();
+        assert!(compare(&bytes), "{bytes:?}");
+        for at in 0..bytes.len() {
+            for byte in 0..=u8::MAX {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                compare(&changed);
+            }
+        }
+        // An element shorter or longer than its type.
+        for other in [&element[..element.len() - 1], &[element, &[0]].concat()] {
+            let length = (other.len() + 5) as i32;
+            compare(&[&length.to_le_bytes()[..], other, &[0]].concat());
+        }
+    }
+}
+
 #[test]
 fn depth_is_bounded() {
     assert!(validate(&nested(MAX_DEPTH), MAX_DEPTH).is_ok());
