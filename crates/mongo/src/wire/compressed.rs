@@ -6,9 +6,8 @@
 //!
 //! The uncompressed bytes are those behind the header of the original message.
 
-use super::error::{Fatal, WireError};
+use super::error::Fatal;
 use super::header::{self, HEADER_BYTES, Header, opcode};
-use super::parse::{Message, parse_whole};
 use crate::limits::MAX_MESSAGE_BYTES;
 use flate2::{Compression, Decompress, FlushDecompress, Status};
 use std::io::{self, Write as _};
@@ -72,10 +71,10 @@ impl Compressor {
 #[derive(Clone, Copy, Debug)]
 pub struct Compressed<'a> {
     /// The header of the original message.
-    header: Header,
+    pub(super) header: Header,
     compressor: Compressor,
     /// Bytes of the message that it came in.
-    consumed: usize,
+    pub(super) consumed: usize,
     bytes: &'a [u8],
 }
 
@@ -116,11 +115,8 @@ impl<'a> Compressed<'a> {
         self.header.bytes
     }
 
-    /// Writes the original message into `buffer`, which is cleared first, and parses it.
-    ///
-    /// # Errors
-    /// Bytes that the compressor did not write, and all errors of [`parse`](super::parse).
-    pub fn decompress<'b>(&self, buffer: &'b mut Vec<u8>) -> Result<Message<'b>, WireError> {
+    /// Writes the original message into `buffer`, which is cleared first.
+    pub(super) fn write_original(&self, buffer: &mut Vec<u8>) -> Result<(), Fatal> {
         let Header { bytes, request_id, response_to, opcode } = self.header;
         buffer.clear();
         buffer.reserve_exact(bytes);
@@ -147,9 +143,9 @@ impl<'a> Compressed<'a> {
             }
         };
         if !is_whole {
-            return Err(Fatal::Damaged.into());
+            return Err(Fatal::Damaged);
         }
-        parse_whole(self.header, buffer, self.consumed)
+        Ok(())
     }
 }
 

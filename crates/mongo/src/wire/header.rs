@@ -1,6 +1,5 @@
 //! The header of a message.
 
-use super::error::Fatal;
 use crate::limits::MAX_MESSAGE_BYTES;
 
 /// Bytes of a header.
@@ -35,8 +34,8 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// A length out of bounds.
-    pub(super) fn read(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Fatal> {
+    /// The length, if it is out of bounds.
+    pub(super) fn read(bytes: &[u8; HEADER_BYTES]) -> Result<Self, i32> {
         let (numbers, _) = bytes.as_chunks::<4>();
         let [length, request_id, response_to, opcode] =
             [0, 1, 2, 3].map(|at| i32::from_le_bytes(numbers[at]));
@@ -44,11 +43,11 @@ impl Header {
     }
 }
 
-/// The length of a message, if it is within its bounds.
-pub(super) fn checked_length(length: i32) -> Result<usize, Fatal> {
+/// The length of a message, which is an error if it is out of bounds.
+pub(super) fn checked_length(length: i32) -> Result<usize, i32> {
     match usize::try_from(length) {
         Ok(bytes) if (HEADER_BYTES..=MAX_MESSAGE_BYTES).contains(&bytes) => Ok(bytes),
-        _ => Err(Fatal::Length(length)),
+        _ => Err(length),
     }
 }
 

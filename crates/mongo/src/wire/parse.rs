@@ -65,11 +65,11 @@ pub fn parse(buffer: &[u8]) -> Result<Parsed<'_>, WireError> {
     let Some(head) = buffer.first_chunk::<HEADER_BYTES>() else {
         // A wrong length is seen before the rest of the header arrives.
         if let Some(length) = buffer.first_chunk() {
-            checked_length(i32::from_le_bytes(*length))?;
+            checked_length(i32::from_le_bytes(*length)).map_err(Fatal::Length)?;
         }
         return Ok(Parsed::Incomplete { need: HEADER_BYTES });
     };
-    let header = Header::read(head)?;
+    let header = Header::read(head).map_err(Fatal::Length)?;
     if !matches!(header.opcode, opcode::MSG | opcode::QUERY | opcode::COMPRESSED) {
         return Err(Fatal::Opcode(header.opcode).into());
     }
@@ -80,12 +80,19 @@ pub fn parse(buffer: &[u8]) -> Result<Parsed<'_>, WireError> {
     Ok(Parsed::Message { message, consumed: header.bytes })
 }
 
+impl Compressed<'_> {
+    /// Writes the original message into `buffer`, which is cleared first, and parses it.
+    ///
+    /// # Errors
+    /// Bytes that the compressor did not write, and all errors of [`parse`].
+    pub fn decompress<'b>(&self, buffer: &'b mut Vec<u8>) -> Result<Message<'b>, WireError> {
+        self.write_original(buffer)?;
+        parse_whole(self.header, buffer, self.consumed)
+    }
+}
+
 /// Parses exactly one message; `consumed` is for a refusal.
-pub(super) fn parse_whole(
-    header: Header,
-    bytes: &[u8],
-    consumed: usize,
-) -> Result<Message<'_>, WireError> {
+fn parse_whole(header: Header, bytes: &[u8], consumed: usize) -> Result<Message<'_>, WireError> {
     let refused = |wants_reply, reason| Refused { header, consumed, wants_reply, reason };
     let rest = &bytes[HEADER_BYTES..];
     let body = match header.opcode {
