@@ -33,6 +33,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "plan", "layout"]]),
     ("resp", &[&["frontend", "acl", "protocol", "plan", "geometry", "layout"]]),
+    ("mongo", &[&["frontend", "acl", "protocol", "plan", "layout"]]),
     (
         "client-core",
         &[&["protocol", "plan", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],

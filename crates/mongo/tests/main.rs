@@ -1,0 +1,10 @@
+//! Tests of MongoDB's wire protocol.
+
+mod command;
+mod compressed;
+mod fixture;
+mod hello;
+mod reply;
+mod scram;
+mod validate;
+mod wire;
