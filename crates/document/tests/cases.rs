@@ -146,6 +146,8 @@ fn patterns() {
             (doc! { "s": { "$options": "is", "$regex": "LINE.*TWO" } }, true),
             (doc! { "s": regex("one.line", "s") }, true),
             (doc! { "s": { "$not": regex("three", "") } }, true),
+            (doc! { "s": { "$regex": r"^\w+ (\w|\s)+$" } }, true),
+            (doc! { "s": regex(r"^\w+([-+.']\w+)*@\w+([-.]\w+)*\.\w+([-.]\w+)*$", "i") }, false),
             (doc! { "l": regex("^a", "") }, true),
             (doc! { "l": regex("q", "i") }, true),
             (doc! { "l": { "$eq": regex("q", "i") } }, true),

@@ -1,19 +1,20 @@
 //! Arguments of `$in`, `$nin`, `$mod` and `$size`.
 
 use super::error::{FAILED_TO_PARSE, FilterError};
-use super::parse::{Parser, is_expression};
-use super::predicate::{InList, Predicate};
+use super::expression::{InList, Predicate};
+use super::names::is_expression;
+use super::pattern::Pattern;
 use crate::number::Number;
 use crate::order::compare;
 use crate::raw::elements;
 use bson::RawBson;
 use bson::raw::RawBsonRef;
 
-/// `$in` and `$nin`.
+/// `$in` and `$nin`. `compile` makes a pattern, and counts it.
 pub(super) fn in_list(
-    parser: &mut Parser,
     name: &str,
     value: RawBsonRef<'_>,
+    compile: &mut dyn FnMut(&str, &str) -> Result<Pattern, FilterError>,
 ) -> Result<Predicate, FilterError> {
     let RawBsonRef::Array(array) = value else {
         return Err(FilterError::bad_value(format!("{name} needs an array")));
@@ -29,8 +30,7 @@ pub(super) fn in_list(
                 return Err(FilterError::bad_value(message));
             }
             RawBsonRef::RegularExpression(regex) => {
-                let pattern = parser.pattern(regex.pattern.as_str(), regex.options.as_str())?;
-                patterns.push(pattern);
+                patterns.push(compile(regex.pattern.as_str(), regex.options.as_str())?);
             }
             _ => values.push(value),
         }

@@ -2,9 +2,10 @@
 //!
 //! The semantics, the error codes and the error texts are those of MongoDB 8. What differs:
 //!
-//! * Regular expressions are those of the crate `regex`, with matches in linear time. Look-around
-//!   and back-references are errors. `\d`, `\s`, `\w` and `\b` know all of Unicode, and `$` without the
-//!   option `m` matches at the end of the text only, not in front of a last line break.
+//! * Regular expressions are those of the crate `regex`, with matches in linear time. Look-around,
+//!   back-references and possessive quantifiers are errors. `\B` knows all of Unicode. `$` takes a last
+//!   line break with it, so `$\n` never matches. A flag inside a pattern, such as `(?m)`, counts for
+//!   `$` in all that follows it.
 //! * `$expr`, `$where`, `$text`, `$jsonSchema`, `$sampleRate`, `$alwaysTrue`, `$alwaysFalse`, and the
 //!   operators for geometries, are errors.
 //! * A comparison of a double with a decimal is exact.
@@ -17,17 +18,17 @@
 mod arguments;
 mod bits;
 mod error;
-mod matching;
+mod expression;
+mod names;
 mod parse;
 mod pattern;
-mod predicate;
+mod pattern_syntax;
 mod types;
 
 pub use error::FilterError;
 
-use crate::path::Path;
 use bson::raw::RawDocument;
-use predicate::Predicate;
+use expression::{Clause, Root};
 
 /// A filter, parsed. It keeps nothing of the document that it was parsed from.
 ///
@@ -48,26 +49,6 @@ pub struct Filter {
     clauses: Vec<Clause>,
 }
 
-/// One part of a filter document.
-#[derive(Debug, Clone)]
-enum Clause {
-    And(Vec<Clause>),
-    Or(Vec<Clause>),
-    Nor(Vec<Clause>),
-    Field(Path, Vec<Test>),
-}
-
-/// What a field must satisfy.
-#[derive(Debug, Clone)]
-enum Test {
-    /// A value at the path satisfies the predicate.
-    Any(Predicate),
-    /// Not all of the tests hold.
-    Not(Vec<Test>),
-    /// Nothing matches: `$all` without elements.
-    Never,
-}
-
 impl Filter {
     /// Parses a filter document.
     ///
@@ -81,6 +62,6 @@ impl Filter {
     /// Whether a document matches.
     #[must_use]
     pub fn matches(&self, document: &RawDocument) -> bool {
-        matching::all(&self.clauses, matching::Root::Document(document))
+        expression::all(&self.clauses, Root::Document(document))
     }
 }

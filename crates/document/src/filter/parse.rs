@@ -3,10 +3,13 @@
 use super::arguments::{in_list, modulus, size};
 use super::bits::{self, Bits};
 use super::error::{FilterError, INVALID_BSON, OPTIONS_AFTER_REGEX, OPTIONS_BEFORE_REGEX};
+use super::expression::{Clause, Comparison, Predicate, Test};
+use super::names::{
+    REFERENCE, UNSUPPORTED, UNSUPPORTED_AT_TOP, has_no_field, is_expression, is_operator,
+};
 use super::pattern::Pattern;
-use super::predicate::{Comparison, Predicate};
 use super::types::TypeSet;
-use super::{Clause, Test};
+use crate::number::Number;
 use crate::path::Path;
 use crate::raw::{elements, fields};
 use crate::validate::{Invalid, validate};
@@ -15,25 +18,6 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use remora_layout::limits::{MAX_FILTER_CONDITIONS, MAX_FILTER_PATTERNS};
 
 type Parsed<T> = Result<T, FilterError>;
-
-/// Operators of MongoDB at the top of a filter that are errors here.
-const UNSUPPORTED_AT_TOP: &[&str] =
-    &["$alwaysFalse", "$alwaysTrue", "$expr", "$jsonSchema", "$sampleRate", "$text", "$where"];
-/// Operators of MongoDB on a field that are errors here.
-const UNSUPPORTED: &[&str] = &[
-    "$geoIntersects",
-    "$geoNear",
-    "$geoWithin",
-    "$maxDistance",
-    "$minDistance",
-    "$near",
-    "$nearSphere",
-    "$within",
-];
-/// Operators at the top that have no field.
-const LOGICAL: &[&str] = &["$and", "$comment", "$nor", "$or"];
-/// Fields of a reference to a document of another collection.
-const REFERENCE: &[&str] = &["$db", "$id", "$ref"];
 
 /// The clauses of a filter document. Its depth bounds the recursion.
 pub(super) fn filter(document: &RawDocument) -> Parsed<Vec<Clause>> {
@@ -46,7 +30,7 @@ pub(super) fn filter(document: &RawDocument) -> Parsed<Vec<Clause>> {
 
 /// What one filter has so far.
 #[derive(Default)]
-pub(super) struct Parser {
+struct Parser {
     conditions: usize,
     patterns: usize,
     /// How many `$elemMatch` are around.
@@ -124,8 +108,8 @@ impl Parser {
             }
             match name {
                 "$ne" => tests.push(not_equal(path, value)?),
-                "$in" => tests.push(Test::Any(in_list(self, name, value)?)),
-                "$nin" => tests.push(Test::Not(vec![Test::Any(in_list(self, name, value)?)])),
+                "$in" => tests.push(Test::Any(self.in_list(name, value)?)),
+                "$nin" => tests.push(Test::Not(vec![Test::Any(self.in_list(name, value)?)])),
                 "$not" => tests.push(Test::Not(self.not(path, value)?)),
                 "$all" => self.all(path, value, &mut tests)?,
                 "$elemMatch" => tests.push(self.elem_match(path, value)?),
@@ -135,6 +119,10 @@ impl Parser {
             }
         }
         Ok(tests)
+    }
+
+    fn in_list(&mut self, name: &str, value: RawBsonRef<'_>) -> Parsed<Predicate> {
+        in_list(name, value, &mut |pattern, options| self.pattern(pattern, options))
     }
 
     fn not(&mut self, path: &Path, value: RawBsonRef<'_>) -> Parsed<Vec<Test>> {
@@ -240,7 +228,7 @@ impl Parser {
         Ok(Test::Any(Predicate::Pattern(self.pattern(pattern, options)?)))
     }
 
-    pub(super) fn pattern(&mut self, pattern: &str, options: &str) -> Parsed<Pattern> {
+    fn pattern(&mut self, pattern: &str, options: &str) -> Parsed<Pattern> {
         self.patterns += 1;
         if self.patterns > MAX_FILTER_PATTERNS {
             let message =
@@ -329,54 +317,11 @@ fn elem_match_argument(value: RawBsonRef<'_>) -> Option<RawBsonRef<'_>> {
     first.and_then(|(name, argument)| (name == "$elemMatch").then_some(argument))
 }
 
-/// Whether an operator stands where a field's name could: not under a field.
-fn has_no_field(name: &str) -> bool {
-    [LOGICAL, UNSUPPORTED_AT_TOP, REFERENCE].iter().any(|names| names.contains(&name))
-}
-
-/// Whether a field can have the operator.
-fn is_operator(name: &str) -> bool {
-    const OTHERS: &[&str] = &[
-        "$all",
-        "$bitsAllClear",
-        "$bitsAllSet",
-        "$bitsAnyClear",
-        "$bitsAnySet",
-        "$elemMatch",
-        "$exists",
-        "$in",
-        "$mod",
-        "$ne",
-        "$nin",
-        "$not",
-        "$options",
-        "$regex",
-        "$size",
-        "$type",
-    ];
-    Comparison::of(name).is_some() || [OTHERS, UNSUPPORTED].iter().any(|all| all.contains(&name))
-}
-
-/// Whether a document has operators, and is no value to compare with. A reference is a value: it has
-/// `$ref` and `$id`, or one of its fields if `is_part_enough`.
-pub(super) fn is_expression(document: &RawDocument, is_part_enough: bool) -> bool {
-    if !fields(document).next().is_some_and(|(name, _)| name.starts_with('$')) {
-        return false;
-    }
-    let has = |wanted: &str| fields(document).any(|(name, _)| name == wanted);
-    let is_reference = if is_part_enough {
-        REFERENCE.iter().any(|name| has(name))
-    } else {
-        has("$ref") && has("$id")
-    };
-    !is_reference
-}
-
 /// Whether a value counts as true.
 fn is_true(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Boolean(value) => value,
         RawBsonRef::Null | RawBsonRef::Undefined => false,
-        _ => !matches!(crate::number::Number::of(value), Some(crate::number::Number::Zero)),
+        _ => !matches!(Number::of(value), Some(Number::Zero)),
     }
 }

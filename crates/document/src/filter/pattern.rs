@@ -1,6 +1,7 @@
 //! Regular expressions of filters.
 
 use super::error::{FilterError, INVALID_REGEX, INVALID_REGEX_FLAG};
+use super::pattern_syntax::translate;
 use bson::raw::RawBsonRef;
 use regex::{Regex, RegexBuilder};
 use remora_layout::limits::MAX_COMPILED_PATTERN_BYTES;
@@ -24,7 +25,8 @@ impl Pattern {
             let message = format!("invalid flag in regex options: {flag}");
             return Err(FilterError::new(INVALID_REGEX_FLAG, message));
         }
-        let regex = RegexBuilder::new(source)
+        let translated = translate(source, options).map_err(invalid)?;
+        let regex = RegexBuilder::new(&translated)
             .case_insensitive(options.contains('i'))
             .multi_line(options.contains('m'))
             .dot_matches_new_line(options.contains('s'))
@@ -32,7 +34,7 @@ impl Pattern {
             .size_limit(MAX_COMPILED_PATTERN_BYTES)
             .dfa_size_limit(MAX_COMPILED_PATTERN_BYTES)
             .build()
-            .map_err(|error| invalid(&error))?;
+            .map_err(|error| invalid(last_line(&error.to_string())))?;
         Ok(Pattern { regex, source: source.to_owned(), options: options.to_owned() })
     }
 
@@ -48,9 +50,11 @@ impl Pattern {
     }
 }
 
-/// The text of a syntax error repeats the pattern, which can be long; its last line says why.
-fn invalid(error: &regex::Error) -> FilterError {
-    let text = error.to_string();
-    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+/// Why a pattern is wrong: the text of a syntax error repeats the pattern, which can be long, before.
+fn last_line(text: &str) -> &str {
+    text.lines().last().unwrap_or_default().trim_start_matches("error: ")
+}
+
+fn invalid(reason: &str) -> FilterError {
     FilterError::new(INVALID_REGEX, format!("Regular expression is invalid: {reason}"))
 }

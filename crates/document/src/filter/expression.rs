@@ -1,17 +1,36 @@
-//! What one value must satisfy.
+//! A parsed filter, and whether a document matches it.
 
 use super::bits::Bits;
-use super::matching::{self, Root};
 use super::pattern::Pattern;
 use super::types::TypeSet;
-use super::{Clause, Test};
 use crate::number::Number;
 use crate::order::{Class, compare};
-use crate::path::Leaves;
+use crate::path::{Found, Leaves, Path};
 use crate::raw::elements;
 use bson::RawBson;
-use bson::raw::RawBsonRef;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+/// One part of a filter document.
+#[derive(Debug, Clone)]
+pub(super) enum Clause {
+    And(Vec<Clause>),
+    Or(Vec<Clause>),
+    Nor(Vec<Clause>),
+    Field(Path, Vec<Test>),
+}
+
+/// What a field must satisfy.
+#[derive(Debug, Clone)]
+pub(super) enum Test {
+    /// A value at the path satisfies the predicate.
+    Any(Predicate),
+    /// Not all of the tests hold.
+    Not(Vec<Test>),
+    /// Nothing matches: `$all` without elements.
+    Never,
+}
 
 /// An operator that compares with a value of the same class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,8 +123,8 @@ impl Predicate {
                 .is_some_and(|array| elements(array).take(size.saturating_add(1)).count() == *size),
             Predicate::ElemMatchDocument(clauses) => value.as_array().is_some_and(|array| {
                 elements(array).any(|element| match element {
-                    RawBsonRef::Document(inner) => matching::all(clauses, Root::Document(inner)),
-                    RawBsonRef::Array(inner) => matching::all(clauses, Root::Array(inner)),
+                    RawBsonRef::Document(inner) => all(clauses, Root::Document(inner)),
+                    RawBsonRef::Array(inner) => all(clauses, Root::Array(inner)),
                     _ => false,
                 })
             }),
@@ -146,4 +165,60 @@ fn compares(comparison: Comparison, value: RawBsonRef<'_>, with: RawBsonRef<'_>)
         return false;
     }
     comparison.allows(compare(value, with))
+}
+
+/// What the paths of clauses begin at: a document, or an array as `$elemMatch` sees one in an array.
+#[derive(Clone, Copy)]
+pub(super) enum Root<'d> {
+    Document(&'d RawDocument),
+    Array(&'d RawArray),
+}
+
+/// Whether all clauses hold. The depth of the filter bounds the recursion.
+pub(super) fn all(clauses: &[Clause], root: Root<'_>) -> bool {
+    clauses.iter().all(|clause| clause.holds(root))
+}
+
+impl Clause {
+    fn holds(&self, root: Root<'_>) -> bool {
+        match self {
+            Clause::And(clauses) => all(clauses, root),
+            Clause::Or(clauses) => clauses.iter().any(|clause| clause.holds(root)),
+            Clause::Nor(clauses) => !clauses.iter().any(|clause| clause.holds(root)),
+            Clause::Field(path, tests) => tests.iter().all(|test| test.holds_at(path, root)),
+        }
+    }
+}
+
+impl Test {
+    /// Whether it holds for the values at a path.
+    fn holds_at(&self, path: &Path, root: Root<'_>) -> bool {
+        match self {
+            Test::Any(predicate) => {
+                let leaves = predicate.leaves();
+                let see = &mut |found: Found<'_>| {
+                    if predicate.holds(found.value()) {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                };
+                match root {
+                    Root::Document(document) => path.visit(document, leaves, see).is_break(),
+                    Root::Array(array) => path.visit_array(array, leaves, see).is_break(),
+                }
+            }
+            Test::Not(tests) => !tests.iter().all(|test| test.holds_at(path, root)),
+            Test::Never => false,
+        }
+    }
+
+    /// Whether it holds for one value, which is an element of an array.
+    pub(super) fn holds(&self, value: RawBsonRef<'_>) -> bool {
+        match self {
+            Test::Any(predicate) => predicate.holds(Some(value)),
+            Test::Not(tests) => !tests.iter().all(|test| test.holds(value)),
+            Test::Never => false,
+        }
+    }
 }
