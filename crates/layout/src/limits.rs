@@ -1,8 +1,10 @@
 //! Every bound of the system: a name, a unit and a reason.
 //! Relations between bounds are const assertions at the end of the file.
 
+mod documents;
 mod users;
 
+pub use documents::*;
 pub use users::*;
 
 /// Bytes in a word: the unit that is never torn on any transport we use.

@@ -19,6 +19,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("storage", &[&["log", "layout"]]),
     ("protocol", &[&["geometry", "layout"]]),
     ("acl", &[&["protocol", "layout"]]),
+    ("document", &[&["layout"]]),
     ("tls", &[]),
     ("cluster", &[&["protocol", "layout"]]),
     ("zookeeper", &[&["cluster", "layout", "tls"]]),

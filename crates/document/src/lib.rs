@@ -1,0 +1,41 @@
+//! BSON documents with the semantics of MongoDB: pure logic without I/O or clock.
+//!
+//! * [`compare`]: the order of BSON values.
+//! * [`encode`], [`encode_compound`]: values as bytes that compare in the same order, for indexes.
+//! * [`Path`]: the values at a dotted path, through arrays.
+//! * [`Filter`]: a filter document, parsed, and whether a document matches it.
+//! * [`validate`]: whether a document is well formed and not too deep.
+//!
+//! The server and a client that reads memory directly use the same code, so they give the same
+//! answers.
+//!
+//! No input makes a function panic, and every recursion is bounded. Functions other than
+//! [`validate`], [`encode`] and [`Filter::parse`] expect valid documents and return no errors. In a
+//! document that is not valid they read each level up to its first malformed element, and
+//! nothing below the greatest depth.
+//!
+//! ```
+//! use bson::rawdoc;
+//! use remora_document::Filter;
+//!
+//! let filter = Filter::parse(&rawdoc! { "stock.size": { "$gte": 10 }, "tags": "red" })?;
+//! let document = rawdoc! { "stock": [{ "size": 4 }, { "size": 12 }], "tags": ["red", "blue"] };
+//! assert!(filter.matches(&document));
+//! # Ok::<(), remora_document::FilterError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod decimal;
+mod filter;
+mod key;
+mod number;
+mod order;
+mod path;
+mod raw;
+mod validate;
+
+pub use filter::{Filter, FilterError};
+pub use key::{Direction, encode, encode_compound};
+pub use order::{Class, compare, compare_documents};
+pub use path::{Found, Leaves, Path, PathTooLong};
+pub use validate::{Invalid, validate};

@@ -1,0 +1,18 @@
+//! Limits of BSON documents and of filters over them.
+
+/// Levels of documents and arrays in a document, the document itself included, as in MongoDB. It
+/// bounds the recursion of all code that reads documents.
+pub const MAX_DOCUMENT_DEPTH: usize = 100;
+/// Names in a dotted path: no document has more levels, and a set of positions is one 128-bit word.
+pub const MAX_PATH_PARTS: usize = MAX_DOCUMENT_DEPTH;
+/// Conditions of a filter: each reads a document once, so they are what one match may cost.
+pub const MAX_FILTER_CONDITIONS: usize = 1024;
+/// Regular expressions of a filter: each keeps a compiled program and a cache for each thread.
+pub const MAX_FILTER_PATTERNS: usize = 64;
+/// Heap bytes of a compiled regular expression, and of its cache: a match costs up to its size for
+/// each byte of the text, so this is far below what the compiler allows.
+pub const MAX_COMPILED_PATTERN_BYTES: usize = 256 << 10;
+/// Bit positions of one bitwise operator: each is tested for each value of the field.
+pub const MAX_FILTER_BITS: usize = 4096;
+
+const _: () = assert!(MAX_PATH_PARTS < u128::BITS as usize);
