@@ -4,6 +4,8 @@
 //! * [`encode`], [`encode_compound`]: values as bytes that compare in the same order, for indexes.
 //! * [`Path`]: the values at a dotted path, through arrays.
 //! * [`Filter`]: a filter document, parsed, and whether a document matches it.
+//! * [`Update`]: operators on fields, or a replacement, parsed, and applied to a document.
+//! * [`SortKeys`]: sorting documents by some of their fields.
 //! * [`validate`]: whether a document is well formed and not too deep.
 //!
 //! The server and a client that reads memory directly use the same code, so they give the same
@@ -21,21 +23,29 @@
 //! let filter = Filter::parse(&rawdoc! { "stock.size": { "$gte": 10 }, "tags": "red" })?;
 //! let document = rawdoc! { "stock": [{ "size": 4 }, { "size": 12 }], "tags": ["red", "blue"] };
 //! assert!(filter.matches(&document));
-//! # Ok::<(), remora_document::FilterError>(())
+//! # Ok::<(), remora_document::DocumentError>(())
 //! ```
 #![forbid(unsafe_code)]
 
 mod decimal;
+mod error;
 mod filter;
 mod key;
 mod number;
 mod order;
 mod path;
 mod raw;
+mod sort;
+mod type_name;
+mod update;
 mod validate;
 
-pub use filter::{Filter, FilterError};
+pub use error::DocumentError;
+pub use filter::Filter;
 pub use key::{Direction, encode, encode_compound};
 pub use order::{Class, compare, compare_documents};
 pub use path::{Found, Leaves, Path, PathTooLong};
+pub use sort::SortKeys;
+pub(crate) use type_name::type_name;
+pub use update::{Update, UpdateContext};
 pub use validate::{Invalid, validate};

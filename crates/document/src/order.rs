@@ -2,7 +2,8 @@
 
 use crate::number::Number;
 use crate::raw::{db_pointer_bytes, elements, fields};
-use bson::raw::{RawArray, RawBinaryRef, RawBsonRef, RawDocument};
+use bson::Bson;
+use bson::raw::{RawArray, RawBinaryRef, RawBson, RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
 use remora_layout::limits::MAX_DOCUMENT_DEPTH;
 use std::cmp::Ordering;
@@ -100,6 +101,13 @@ pub fn compare(left: RawBsonRef<'_>, right: RawBsonRef<'_>) -> Ordering {
 #[must_use]
 pub fn compare_documents(left: &RawDocument, right: &RawDocument) -> Ordering {
     documents(left, right, 1)
+}
+
+/// The same of values that are not raw. One that cannot be written as BSON, as a name with a zero byte, is as
+/// null.
+pub(crate) fn compare_owned(left: &Bson, right: &Bson) -> Ordering {
+    let raw = |value: &Bson| RawBson::try_from(value.clone()).unwrap_or(RawBson::Null);
+    compare(raw(left).as_raw_bson_ref(), raw(right).as_raw_bson_ref())
 }
 
 /// Compares values of one class that lie `depth` levels deep.

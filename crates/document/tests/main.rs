@@ -9,3 +9,4 @@ mod hostile;
 mod keys;
 mod naive;
 mod orders;
+mod updates;

@@ -1,9 +1,9 @@
 //! Arguments of `$in`, `$nin`, `$mod` and `$size`.
 
-use super::error::{FAILED_TO_PARSE, FilterError};
 use super::expression::{InList, Predicate};
 use super::names::is_expression;
 use super::pattern::Pattern;
+use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::number::Number;
 use crate::order::compare;
 use crate::raw::elements;
@@ -14,20 +14,20 @@ use bson::raw::RawBsonRef;
 pub(super) fn in_list(
     name: &str,
     value: RawBsonRef<'_>,
-    compile: &mut dyn FnMut(&str, &str) -> Result<Pattern, FilterError>,
-) -> Result<Predicate, FilterError> {
+    compile: &mut dyn FnMut(&str, &str) -> Result<Pattern, DocumentError>,
+) -> Result<Predicate, DocumentError> {
     let RawBsonRef::Array(array) = value else {
-        return Err(FilterError::bad_value(format!("{name} needs an array")));
+        return Err(DocumentError::bad_value(format!("{name} needs an array")));
     };
     let (mut values, mut patterns) = (Vec::new(), Vec::new());
     for value in elements(array) {
         match value {
             RawBsonRef::Document(document) if is_expression(document, false) => {
-                return Err(FilterError::bad_value("cannot nest $ under $in"));
+                return Err(DocumentError::bad_value("cannot nest $ under $in"));
             }
             RawBsonRef::Undefined => {
                 let message = "InMatchExpression equality cannot be undefined";
-                return Err(FilterError::bad_value(message));
+                return Err(DocumentError::bad_value(message));
             }
             RawBsonRef::RegularExpression(regex) => {
                 patterns.push(compile(regex.pattern.as_str(), regex.options.as_str())?);
@@ -42,7 +42,7 @@ pub(super) fn in_list(
 }
 
 /// `$mod`.
-pub(super) fn modulus(value: RawBsonRef<'_>) -> Result<Predicate, FilterError> {
+pub(super) fn modulus(value: RawBsonRef<'_>) -> Result<Predicate, DocumentError> {
     let RawBsonRef::Array(array) = value else { return Err(malformed("needs to be an array")) };
     let mut values = elements(array);
     let (Some(divisor), Some(remainder)) = (values.next(), values.next()) else {
@@ -54,26 +54,26 @@ pub(super) fn modulus(value: RawBsonRef<'_>) -> Result<Predicate, FilterError> {
     let divisor = modulus_part(divisor, "divisor")?;
     let remainder = modulus_part(remainder, "remainder")?;
     if divisor == 0 {
-        return Err(FilterError::bad_value("divisor cannot be 0"));
+        return Err(DocumentError::bad_value("divisor cannot be 0"));
     }
     Ok(Predicate::Mod { divisor, remainder })
 }
 
 /// The integer part of the divisor or of the remainder.
-fn modulus_part(value: RawBsonRef<'_>, name: &str) -> Result<i64, FilterError> {
+fn modulus_part(value: RawBsonRef<'_>, name: &str) -> Result<i64, DocumentError> {
     let number = Number::of(value).ok_or_else(|| malformed(&format!("{name} not a number")))?;
     let part = number.integer_part();
     part.map(|(whole, _)| whole).ok_or_else(|| malformed(&format!("{name} value is invalid")))
 }
 
-fn malformed(what: &str) -> FilterError {
-    FilterError::bad_value(format!("malformed mod, {what}"))
+fn malformed(what: &str) -> DocumentError {
+    DocumentError::bad_value(format!("malformed mod, {what}"))
 }
 
 /// `$size`.
-pub(super) fn size(value: RawBsonRef<'_>) -> Result<usize, FilterError> {
+pub(super) fn size(value: RawBsonRef<'_>) -> Result<usize, DocumentError> {
     let error = |message: String| {
-        FilterError::new(FAILED_TO_PARSE, format!("Failed to parse $size. {message}"))
+        DocumentError::new(FAILED_TO_PARSE, format!("Failed to parse $size. {message}"))
     };
     let number =
         Number::of(value).ok_or_else(|| error("Expected a number in: $size".to_owned()))?;

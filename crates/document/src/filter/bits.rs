@@ -1,6 +1,6 @@
 //! `$bitsAllSet`, `$bitsAnySet`, `$bitsAllClear` and `$bitsAnyClear`.
 
-use super::error::{FAILED_TO_PARSE, FilterError};
+use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::number::Number;
 use crate::raw::elements;
 use bson::raw::RawBsonRef;
@@ -28,7 +28,7 @@ impl Bits {
         name: &str,
         test: Test,
         value: RawBsonRef<'_>,
-    ) -> Result<Bits, FilterError> {
+    ) -> Result<Bits, DocumentError> {
         let mut positions = match value {
             RawBsonRef::Array(array) => {
                 elements(array).map(position).collect::<Result<Vec<u32>, _>>()?
@@ -48,7 +48,7 @@ impl Bits {
         positions.dedup();
         if positions.len() > MAX_FILTER_BITS {
             let message = format!("{name} takes at most {MAX_FILTER_BITS} bit positions");
-            return Err(FilterError::bad_value(message));
+            return Err(DocumentError::bad_value(message));
         }
         Ok(Bits { test, positions })
     }
@@ -77,8 +77,8 @@ impl Bits {
     }
 }
 
-fn position(value: RawBsonRef<'_>) -> Result<u32, FilterError> {
-    let error = |message: String| Err(FilterError::bad_value(format!("bit positions {message}")));
+fn position(value: RawBsonRef<'_>) -> Result<u32, DocumentError> {
+    let error = |message: String| Err(DocumentError::bad_value(format!("bit positions {message}")));
     let Some(number) = Number::of(value) else {
         return error(format!("must be an integer but got: {:?}", value.element_type()));
     };
@@ -94,9 +94,9 @@ fn position(value: RawBsonRef<'_>) -> Result<u32, FilterError> {
     }
 }
 
-fn mask(name: &str, value: RawBsonRef<'_>) -> Result<i64, FilterError> {
+fn mask(name: &str, value: RawBsonRef<'_>) -> Result<i64, DocumentError> {
     let Some(number) = Number::of(value) else {
-        return Err(FilterError::bad_value(format!(
+        return Err(DocumentError::bad_value(format!(
             "{name} takes an Array, a number, or a BinData but received: {:?}",
             value.element_type()
         )));
@@ -105,8 +105,8 @@ fn mask(name: &str, value: RawBsonRef<'_>) -> Result<i64, FilterError> {
         Some(mask) if mask >= 0 => Ok(mask),
         Some(mask) => {
             let message = format!("Expected a non-negative number in: {name}: {mask}");
-            Err(FilterError::new(FAILED_TO_PARSE, message))
+            Err(DocumentError::new(FAILED_TO_PARSE, message))
         }
-        None => Err(FilterError::new(FAILED_TO_PARSE, format!("Expected an integer: {name}"))),
+        None => Err(DocumentError::new(FAILED_TO_PARSE, format!("Expected an integer: {name}"))),
     }
 }

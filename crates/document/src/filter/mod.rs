@@ -17,7 +17,6 @@
 
 mod arguments;
 mod bits;
-mod error;
 mod expression;
 mod names;
 mod parse;
@@ -25,8 +24,9 @@ mod pattern;
 mod pattern_syntax;
 mod types;
 
-pub use error::FilterError;
+pub(crate) use types::name_of_type;
 
+use crate::error::DocumentError;
 use bson::raw::RawDocument;
 use expression::{Clause, Root};
 
@@ -42,7 +42,7 @@ use expression::{Clause, Root};
 ///
 /// let error = Filter::parse(&rawdoc! { "a": { "$foo": 1 } }).unwrap_err();
 /// assert_eq!((error.code(), error.message()), (2, "unknown operator: $foo"));
-/// # Ok::<(), remora_document::FilterError>(())
+/// # Ok::<(), remora_document::DocumentError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Filter {
@@ -54,8 +54,8 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// With the code and the text of MongoDB: see [`FilterError`].
-    pub fn parse(document: &RawDocument) -> Result<Filter, FilterError> {
+    /// With the code and the text of MongoDB: see [`DocumentError`].
+    pub fn parse(document: &RawDocument) -> Result<Filter, DocumentError> {
         parse::filter(document).map(|clauses| Filter { clauses })
     }
 

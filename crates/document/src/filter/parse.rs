@@ -2,13 +2,13 @@
 
 use super::arguments::{in_list, modulus, size};
 use super::bits::{self, Bits};
-use super::error::{FilterError, INVALID_BSON, OPTIONS_AFTER_REGEX, OPTIONS_BEFORE_REGEX};
 use super::expression::{Clause, Comparison, Predicate, Test};
 use super::names::{
     REFERENCE, UNSUPPORTED, UNSUPPORTED_AT_TOP, has_no_field, is_expression, is_operator,
 };
 use super::pattern::Pattern;
 use super::types::TypeSet;
+use crate::error::{DocumentError, INVALID_BSON, OPTIONS_AFTER_REGEX, OPTIONS_BEFORE_REGEX};
 use crate::number::Number;
 use crate::path::Path;
 use crate::raw::{elements, fields};
@@ -17,13 +17,13 @@ use bson::RawBson;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use remora_layout::limits::{MAX_FILTER_CONDITIONS, MAX_FILTER_PATTERNS};
 
-type Parsed<T> = Result<T, FilterError>;
+type Parsed<T> = Result<T, DocumentError>;
 
 /// The clauses of a filter document. Its depth bounds the recursion.
 pub(super) fn filter(document: &RawDocument) -> Parsed<Vec<Clause>> {
     validate(document).map_err(|invalid| match invalid {
-        Invalid::TooDeep => FilterError::bad_value("exceeded maximum query tree depth"),
-        Invalid::Malformed => FilterError::new(INVALID_BSON, invalid.to_string()),
+        Invalid::TooDeep => DocumentError::bad_value("exceeded maximum query tree depth"),
+        Invalid::Malformed => DocumentError::new(INVALID_BSON, invalid.to_string()),
     })?;
     Parser::default().clauses(document)
 }
@@ -66,16 +66,16 @@ impl Parser {
     /// The clauses of `$and`, `$or` or `$nor`.
     fn logical(&mut self, name: &str, value: RawBsonRef<'_>) -> Parsed<Vec<Clause>> {
         let RawBsonRef::Array(array) = value else {
-            return Err(FilterError::bad_value(format!("{name} must be an array")));
+            return Err(DocumentError::bad_value(format!("{name} must be an array")));
         };
         if array.is_empty() {
-            return Err(FilterError::bad_value("$and/$or/$nor must be a nonempty array"));
+            return Err(DocumentError::bad_value("$and/$or/$nor must be a nonempty array"));
         }
         let mut clauses = Vec::new();
         for entry in elements(array) {
             let RawBsonRef::Document(entry) = entry else {
                 let message = "$or/$and/$nor entries need to be full objects";
-                return Err(FilterError::bad_value(message));
+                return Err(DocumentError::bad_value(message));
             };
             self.count()?;
             clauses.push(Clause::And(self.clauses(entry)?));
@@ -129,16 +129,16 @@ impl Parser {
         match value {
             RawBsonRef::RegularExpression(_) => self.field(path, value),
             RawBsonRef::Document(document) if document.is_empty() => {
-                Err(FilterError::bad_value("$not cannot be empty"))
+                Err(DocumentError::bad_value("$not cannot be empty"))
             }
             RawBsonRef::Document(document) => self.operators(path, document),
-            _ => Err(FilterError::bad_value("$not needs a regex or a document")),
+            _ => Err(DocumentError::bad_value("$not needs a regex or a document")),
         }
     }
 
     fn all(&mut self, path: &Path, value: RawBsonRef<'_>, tests: &mut Vec<Test>) -> Parsed<()> {
         let RawBsonRef::Array(array) = value else {
-            return Err(FilterError::bad_value("$all needs an array"));
+            return Err(DocumentError::bad_value("$all needs an array"));
         };
         if elements(array).next().and_then(elem_match_argument).is_some() {
             return self.all_elem_match(path, array, tests);
@@ -152,7 +152,7 @@ impl Parser {
                 RawBsonRef::Document(document)
                     if fields(document).next().is_some_and(|(name, _)| is_operator(name)) =>
                 {
-                    return Err(FilterError::bad_value("no $ expressions in $all"));
+                    return Err(DocumentError::bad_value("no $ expressions in $all"));
                 }
                 RawBsonRef::Document(_) => {
                     tests.push(comparison(Comparison::Equal, path.as_str(), value)?);
@@ -173,7 +173,7 @@ impl Parser {
         for value in elements(array) {
             self.count()?;
             let Some(argument) = elem_match_argument(value) else {
-                return Err(FilterError::bad_value("$all/$elemMatch has to be consistent"));
+                return Err(DocumentError::bad_value("$all/$elemMatch has to be consistent"));
             };
             tests.push(self.elem_match(path, argument)?);
         }
@@ -182,11 +182,11 @@ impl Parser {
 
     fn elem_match(&mut self, path: &Path, value: RawBsonRef<'_>) -> Parsed<Test> {
         let RawBsonRef::Document(document) = value else {
-            return Err(FilterError::bad_value("$elemMatch needs an Object"));
+            return Err(DocumentError::bad_value("$elemMatch needs an Object"));
         };
         if self.elem_matches > 0 && path.indexes() > 1 {
             let message = "$elemMatch in $elemMatch: the path has more than one number";
-            return Err(FilterError::bad_value(message));
+            return Err(DocumentError::bad_value(message));
         }
         self.elem_matches += 1;
         let is_value = is_expression(document, true)
@@ -214,13 +214,13 @@ impl Parser {
                     }
                     options = if own.is_empty() { options } else { own };
                 }
-                ("$regex", _) => return Err(FilterError::bad_value("$regex has to be a string")),
+                ("$regex", _) => return Err(DocumentError::bad_value("$regex has to be a string")),
                 ("$options", RawBsonRef::String(_)) if !options.is_empty() => {
                     return Err(two_options(OPTIONS_AFTER_REGEX));
                 }
                 ("$options", RawBsonRef::String(text)) => options = text,
                 ("$options", _) => {
-                    return Err(FilterError::bad_value("$options has to be a string"));
+                    return Err(DocumentError::bad_value("$options has to be a string"));
                 }
                 _ => {}
             }
@@ -233,7 +233,7 @@ impl Parser {
         if self.patterns > MAX_FILTER_PATTERNS {
             let message =
                 format!("a filter has more than {MAX_FILTER_PATTERNS} regular expressions");
-            return Err(FilterError::bad_value(message));
+            return Err(DocumentError::bad_value(message));
         }
         Pattern::new(pattern, options)
     }
@@ -242,14 +242,14 @@ impl Parser {
         self.conditions += 1;
         if self.conditions > MAX_FILTER_CONDITIONS {
             let message = format!("a filter has more than {MAX_FILTER_CONDITIONS} conditions");
-            return Err(FilterError::bad_value(message));
+            return Err(DocumentError::bad_value(message));
         }
         Ok(())
     }
 }
 
 fn path(name: &str) -> Parsed<Path> {
-    Path::parse(name).map_err(|error| FilterError::bad_value(error.to_string()))
+    Path::parse(name).map_err(|error| DocumentError::bad_value(error.to_string()))
 }
 
 /// An operator whose argument has no other filter in it.
@@ -264,19 +264,19 @@ fn simple(name: &str, value: RawBsonRef<'_>) -> Parsed<Test> {
         "$bitsAnySet" => Predicate::Bits(Bits::parse(name, bits::Test::AnySet, value)?),
         "$bitsAllClear" => Predicate::Bits(Bits::parse(name, bits::Test::AllClear, value)?),
         "$bitsAnyClear" => Predicate::Bits(Bits::parse(name, bits::Test::AnyClear, value)?),
-        "$where" => return Err(FilterError::bad_value("$where cannot be applied to a field")),
+        "$where" => return Err(DocumentError::bad_value("$where cannot be applied to a field")),
         _ if UNSUPPORTED.contains(&name) => return Err(unsupported(name)),
-        _ => return Err(FilterError::bad_value(format!("unknown operator: {name}"))),
+        _ => return Err(DocumentError::bad_value(format!("unknown operator: {name}"))),
     };
     Ok(Test::Any(predicate))
 }
 
 fn comparison(comparison: Comparison, path: &str, value: RawBsonRef<'_>) -> Parsed<Test> {
     match value {
-        RawBsonRef::Undefined => Err(FilterError::bad_value("cannot compare to undefined")),
+        RawBsonRef::Undefined => Err(DocumentError::bad_value("cannot compare to undefined")),
         RawBsonRef::RegularExpression(_) if comparison != Comparison::Equal => {
             let message = format!("Can't have RegEx as arg to predicate over field '{path}'.");
-            Err(FilterError::bad_value(message))
+            Err(DocumentError::bad_value(message))
         }
         _ => Ok(Test::Any(Predicate::Compare(comparison, RawBson::from(value)))),
     }
@@ -284,29 +284,29 @@ fn comparison(comparison: Comparison, path: &str, value: RawBsonRef<'_>) -> Pars
 
 fn not_equal(path: &Path, value: RawBsonRef<'_>) -> Parsed<Test> {
     if let RawBsonRef::RegularExpression(_) = value {
-        return Err(FilterError::bad_value("Can't have regex as arg to $ne."));
+        return Err(DocumentError::bad_value("Can't have regex as arg to $ne."));
     }
     Ok(Test::Not(vec![comparison(Comparison::Equal, path.as_str(), value)?]))
 }
 
 fn needs_regex(document: &RawDocument) -> Parsed<()> {
     let has_regex = fields(document).any(|(name, _)| name == "$regex");
-    has_regex.then_some(()).ok_or_else(|| FilterError::bad_value("$options needs a $regex"))
+    has_regex.then_some(()).ok_or_else(|| DocumentError::bad_value("$options needs a $regex"))
 }
 
-fn two_options(code: i32) -> FilterError {
-    FilterError::new(code, "options set in both $regex and $options")
+fn two_options(code: i32) -> DocumentError {
+    DocumentError::new(code, "options set in both $regex and $options")
 }
 
-fn unsupported(name: &str) -> FilterError {
-    FilterError::bad_value(format!("{name} is not supported"))
+fn unsupported(name: &str) -> DocumentError {
+    DocumentError::bad_value(format!("{name} is not supported"))
 }
 
-fn unknown_at_top(name: &str) -> FilterError {
+fn unknown_at_top(name: &str) -> DocumentError {
     if UNSUPPORTED_AT_TOP.contains(&name) {
         return unsupported(name);
     }
-    FilterError::bad_value(format!(
+    DocumentError::bad_value(format!(
         "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, consider using $getField or $setField."
     ))
 }

@@ -1,7 +1,7 @@
 //! Regular expressions of filters.
 
-use super::error::{FilterError, INVALID_REGEX, INVALID_REGEX_FLAG};
 use super::pattern_syntax::translate;
+use crate::error::{DocumentError, INVALID_REGEX, INVALID_REGEX_FLAG};
 use bson::raw::RawBsonRef;
 use regex::{Regex, RegexBuilder};
 use remora_layout::limits::MAX_COMPILED_PATTERN_BYTES;
@@ -16,14 +16,14 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// Compiles a pattern with MongoDB's options: `i`, `m`, `s`, `x`, and `u`, which is always on.
-    pub(super) fn new(source: &str, options: &str) -> Result<Pattern, FilterError> {
+    pub(super) fn new(source: &str, options: &str) -> Result<Pattern, DocumentError> {
         if source.contains('\0') {
             let message = "Regular expression cannot contain an embedded null byte";
-            return Err(FilterError::bad_value(message));
+            return Err(DocumentError::bad_value(message));
         }
         if let Some(flag) = options.chars().find(|flag| !"imsux".contains(*flag)) {
             let message = format!("invalid flag in regex options: {flag}");
-            return Err(FilterError::new(INVALID_REGEX_FLAG, message));
+            return Err(DocumentError::new(INVALID_REGEX_FLAG, message));
         }
         let translated = translate(source, options).map_err(invalid)?;
         let regex = RegexBuilder::new(&translated)
@@ -55,6 +55,6 @@ fn last_line(text: &str) -> &str {
     text.lines().last().unwrap_or_default().trim_start_matches("error: ")
 }
 
-fn invalid(reason: &str) -> FilterError {
-    FilterError::new(INVALID_REGEX, format!("Regular expression is invalid: {reason}"))
+fn invalid(reason: &str) -> DocumentError {
+    DocumentError::new(INVALID_REGEX, format!("Regular expression is invalid: {reason}"))
 }

@@ -1,6 +1,6 @@
 //! The argument of `$type`.
 
-use super::error::{FAILED_TO_PARSE, FilterError, TYPE_MISMATCH};
+use crate::error::{DocumentError, FAILED_TO_PARSE, TYPE_MISMATCH};
 use crate::number::Number;
 use crate::raw::elements;
 use bson::raw::RawBsonRef;
@@ -31,6 +31,12 @@ const TYPES: &[(&str, i64, ElementType)] = &[
     ("maxKey", 127, ElementType::MaxKey),
 ];
 
+/// MongoDB's name of a type.
+pub(crate) fn name_of_type(kind: ElementType) -> &'static str {
+    let known = TYPES.iter().find(|(.., of)| *of == kind);
+    known.map_or("unknown", |(name, ..)| name)
+}
+
 /// The name of all types of numbers.
 const NUMBER: &str = "number";
 const NUMBERS: [ElementType; 4] =
@@ -41,7 +47,7 @@ const NUMBERS: [ElementType; 4] =
 pub(super) struct TypeSet(u32);
 
 impl TypeSet {
-    pub(super) fn parse(value: RawBsonRef<'_>) -> Result<TypeSet, FilterError> {
+    pub(super) fn parse(value: RawBsonRef<'_>) -> Result<TypeSet, DocumentError> {
         let mut types = TypeSet(0);
         match value {
             RawBsonRef::Array(array) => {
@@ -51,7 +57,7 @@ impl TypeSet {
         }
         if types == TypeSet(0) {
             let message = "$type must match at least one type";
-            return Err(FilterError::new(FAILED_TO_PARSE, message));
+            return Err(DocumentError::new(FAILED_TO_PARSE, message));
         }
         Ok(types)
     }
@@ -60,7 +66,7 @@ impl TypeSet {
         self.0 & bit(kind) != 0
     }
 
-    fn insert(&mut self, value: RawBsonRef<'_>) -> Result<(), FilterError> {
+    fn insert(&mut self, value: RawBsonRef<'_>) -> Result<(), DocumentError> {
         match (value, Number::of(value)) {
             (RawBsonRef::String(NUMBER), _) => {
                 self.0 |= NUMBERS.iter().map(|kind| bit(*kind)).sum::<u32>();
@@ -81,7 +87,7 @@ impl TypeSet {
             }
             _ => {
                 let message = "type must be represented as a number or a string";
-                Err(FilterError::new(TYPE_MISMATCH, message))
+                Err(DocumentError::new(TYPE_MISMATCH, message))
             }
         }
     }
@@ -91,18 +97,18 @@ fn bit(kind: ElementType) -> u32 {
     TYPES.iter().position(|(.., known)| *known == kind).map_or(0, |at| 1 << at)
 }
 
-fn unknown_name(name: &str) -> FilterError {
+fn unknown_name(name: &str) -> DocumentError {
     if name == "missing" {
-        return FilterError::bad_value(
+        return DocumentError::bad_value(
             "'missing' is not a legal type name. To query for non-existence of a field, use {$exists:false}.",
         );
     }
-    FilterError::bad_value(format!("Unknown type name alias: {name}"))
+    DocumentError::bad_value(format!("Unknown type name alias: {name}"))
 }
 
-fn unknown_code(code: Option<i64>) -> FilterError {
+fn unknown_code(code: Option<i64>) -> DocumentError {
     let text = "Invalid numerical type code";
-    FilterError::bad_value(match code {
+    DocumentError::bad_value(match code {
         None => text.to_owned(),
         Some(0) => format!("{text}: 0. Instead use {{$exists:false}}."),
         Some(code) => format!("{text}: {code}"),

@@ -14,5 +14,13 @@ pub const MAX_FILTER_PATTERNS: usize = 64;
 pub const MAX_COMPILED_PATTERN_BYTES: usize = 256 << 10;
 /// Bit positions of one bitwise operator: each is tested for each value of the field.
 pub const MAX_FILTER_BITS: usize = 4096;
+/// Fields that one update names: each is looked up in the document once.
+pub const MAX_UPDATE_OPERATORS: usize = 1024;
+/// Filters of array elements in one update: each is tried at each element.
+pub const MAX_ARRAY_FILTERS: usize = 64;
+/// Nulls that an update appends to an array to reach a position behind its end, as in MongoDB.
+pub const MAX_ARRAY_BACKFILL: usize = 1_500_000;
+/// Fields by which documents are sorted, as in MongoDB.
+pub const MAX_SORT_KEYS: usize = 32;
 
 const _: () = assert!(MAX_PATH_PARTS < u128::BITS as usize);
