@@ -61,6 +61,10 @@ impl UpdatePath {
             let text = "An empty update path is not valid.".to_owned();
             return Err(DocumentError::new(EMPTY_FIELD_NAME, text));
         }
+        // No field's name holds one; the new name of $rename comes as a string, which may.
+        if text.contains('\0') {
+            return Err(bad("a path of an update cannot contain an embedded null byte".to_owned()));
+        }
         let mut parts = Vec::new();
         for part in text.split('.') {
             if parts.len() == MAX_DOCUMENT_DEPTH {

@@ -10,6 +10,10 @@ pub(super) fn is_identical(one: &Bson, other: &Bson) -> bool {
             one.len() == other.len() && one.iter().zip(other).all(|(a, b)| is_identical(a, b))
         }
         (Bson::Double(one), Bson::Double(other)) => one.to_bits() == other.to_bits(),
+        // Its scope may hold a NaN, which is not equal to itself.
+        (Bson::JavaScriptCodeWithScope(one), Bson::JavaScriptCodeWithScope(other)) => {
+            one.code == other.code && is_identical_document(&one.scope, &other.scope)
+        }
         _ => one == other,
     }
 }
