@@ -438,10 +438,10 @@ fn a_server_with_passwords_leaves_no_core_dump() {
     assert!(!dumps(&["--requirepass=top"]));
 }
 
-/// An OS user without the rights of root: the one that runs the tests, or the user `nobody`.
+/// An OS user without the rights of root: the one that runs the tests, or Debian's for processes without rights.
 fn plain_user() -> u32 {
-    const NOBODY: u32 = 65_534;
-    if is_root() { NOBODY } else { rustix::process::geteuid().as_raw() }
+    const UNPRIVILEGED: u32 = 65_534;
+    if is_root() { UNPRIVILEGED } else { rustix::process::geteuid().as_raw() }
 }
 
 fn is_root() -> bool {

@@ -23,8 +23,6 @@ const FIRST_HANDSHAKE: usize = 2;
 pub trait ClientHandler {
     /// The loop's name in its panic.
     const NAME: &'static str;
-    /// The log's text if the kernel cannot watch the socket of a client during its handshake.
-    const CANNOT_WATCH: &'static str;
 
     /// Takes a client that has connected, over a socket that blocks. Returns the socket, which no longer
     /// blocks, if the client is to make its handshake; else the client is served or turned away.
@@ -126,7 +124,7 @@ impl<H: ClientHandler> AcceptLoop<H> {
         let begun =
             self.handshakes.begin(self.poll.registry(), (socket, session, peer), &tls.counts);
         if let Err(error) = begun {
-            tracing::warn!(%error, "{}", H::CANNOT_WATCH);
+            tracing::warn!(%error, "cannot watch a connection");
         }
     }
 

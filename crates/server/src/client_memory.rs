@@ -209,7 +209,7 @@ mod tests {
         held[0].set(&of, (near, user), 60).unwrap();
         assert!(held[1].set(&of, (far, user), 60).unwrap_err().contains("of this user"));
         held[1].set(&of, (far, None), 60).unwrap();
-        // It stays a count of that user, whoever it becomes.
+        // It stays a count of that user after another login.
         held[0].set(&of, (near, None), 100).unwrap();
         held[0].set(&of, (near, None), 0).unwrap();
         held[2].set(&of, (far, user), 100).unwrap();

@@ -33,7 +33,6 @@ impl FabricClientHandler {
 
 impl ClientHandler for FabricClientHandler {
     const NAME: &'static str = "the acceptor of fabric_address";
-    const CANNOT_WATCH: &'static str = "cannot serve a connection";
 
     fn accepted(
         &mut self,

@@ -90,7 +90,7 @@ pub(super) struct InList {
 }
 
 impl Predicate {
-    /// What of an array at the end of a path it looks at.
+    /// Which parts it looks at of an array at the end of a path.
     pub(super) fn leaves(&self) -> Leaves {
         match self {
             Predicate::Size(_)

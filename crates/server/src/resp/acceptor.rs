@@ -47,7 +47,6 @@ pub struct RespClientHandler {
 
 impl ClientHandler for RespClientHandler {
     const NAME: &'static str = "the acceptor";
-    const CANNOT_WATCH: &'static str = "cannot watch a connection";
 
     fn accepted(
         &mut self,
