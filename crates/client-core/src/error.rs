@@ -149,6 +149,7 @@ fn status_text(status: Status) -> &'static str {
         Status::NoPermission => {
             "this session's user may not do this, or not with this key: ACL LOG says what was refused"
         }
+        Status::Refused => "the model of documents refuses it",
         Status::Overflow => "the result would not fit a 64-bit integer",
         Status::OutOfMemory => "its memory is full; raise max_memory or remove keys",
         Status::TooLarge => "key or value is longer than its limit",

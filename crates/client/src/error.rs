@@ -303,11 +303,12 @@ impl Refusal {
             Status::Stalled => Self::Stalled,
             Status::NoPermission => Self::NoPermission,
             Status::NeedsBuffer => Self::NeedsBuffer,
-            // The last one never comes to a session, which ends instead.
+            // The last one never comes to a session, which ends instead, and no handle asks about documents.
             Status::Ok
             | Status::NotDone
             | Status::Malformed
             | Status::AskOwner
+            | Status::Refused
             | Status::RoleChanged => Self::Malformed,
         }
     }

@@ -3,7 +3,8 @@
 /// Longest message, with its header (`maxMessageSizeBytes` of the handshake).
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 /// Longest document that a client may store (`maxBsonObjectSize` of the handshake).
-pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
+pub use remora_layout::limits::MAX_DOCUMENT_BYTES;
+
 /// Longest document in a message. A command or a reply around one document of the full size needs
 /// some bytes more; MongoDB allows 16 KiB (`BSONObjMaxInternalSize`).
 pub const MAX_WIRE_DOCUMENT_BYTES: usize = MAX_DOCUMENT_BYTES + (16 << 10);

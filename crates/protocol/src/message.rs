@@ -304,6 +304,8 @@ pub enum Status {
     NotANumber = 34,
     /// The session's user may not do this, or not with this key.
     NoPermission = 35,
+    /// The model of documents refuses it: `number` is MongoDB's code of the error, the value its text.
+    Refused = 36,
 }
 
 impl Status {
@@ -332,7 +334,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=38 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::NoPermission as u8).then_some(number));
+            assert_eq!(status, (number <= Status::Refused as u8).then_some(number));
         }
     }
 }

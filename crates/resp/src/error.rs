@@ -480,6 +480,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
             .into(),
         // Rights are looked at before a shard is asked.
         Status::NoPermission => "NOPERM this user has no permissions to run this command".into(),
+        Status::Refused => "ERR the model of documents refuses it".into(),
         Status::Fenced => CommandError::Fenced.to_string().into(),
         Status::ReadOnly => CommandError::ReadOnly.to_string().into(),
         Status::OtherGroup => "MOVED the key belongs to another group of the cluster".into(),

@@ -30,11 +30,11 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("walk", &[&["fabric", "arena", "layout"]]),
     ("index", &[&["walk", "arena", "layout"]]),
     ("plan", &[&["layout"]]),
-    ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
+    ("engine", &[&["document", "protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "plan", "layout"]]),
     ("resp", &[&["frontend", "acl", "protocol", "plan", "geometry", "layout"]]),
-    ("mongo", &[&["frontend", "acl", "protocol", "plan", "layout"]]),
+    ("mongo", &[&["frontend", "acl", "document", "protocol", "plan", "layout"]]),
     (
         "client-core",
         &[&["protocol", "plan", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
@@ -45,6 +45,8 @@ const CRATES: &[(&str, &[&[&str]])] = &[
             &[
                 "client-core",
                 "resp",
+                "mongo",
+                "document",
                 "acl",
                 "tls",
                 "frontend",

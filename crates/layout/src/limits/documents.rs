@@ -1,5 +1,13 @@
 //! Limits of BSON documents and of filters over them.
 
+/// Bytes of a document that is stored, as in MongoDB.
+pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
+/// Bytes of a request that is a document: room for the longest document and for what stands beside it.
+pub const MAX_DOCUMENT_REQUEST_BYTES: usize = MAX_DOCUMENT_BYTES + (64 << 10);
+/// Bytes of an index's name.
+pub const MAX_INDEX_NAME_BYTES: usize = 128;
+/// Indexes of a collection, that of `_id` among them, as in MongoDB: a change may touch them all.
+pub const MAX_INDEXES: usize = 64;
 /// Levels of documents and arrays in a document, the document itself included, as in MongoDB. It
 /// bounds the recursion of all code that reads documents.
 pub const MAX_DOCUMENT_DEPTH: usize = 100;

@@ -4,6 +4,7 @@
 //! Invariant: each type has 256 numbers of its own; an operation is decoded once, where it comes
 //! from a message, and is encoded where it goes into one. The type that executes it gets it typed.
 
+pub mod collection;
 pub mod elements;
 pub mod geo;
 pub mod hash;
@@ -155,4 +156,6 @@ types! {
     Sorted(sorted::SortedCommand<'a>),
     /// Of an ordered tree.
     Ordered(ordered::OrderedCommand<'a>),
+    /// Of a collection of documents.
+    Collection(collection::CollectionCommand<'a>),
 }
