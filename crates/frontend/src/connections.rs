@@ -15,16 +15,15 @@ use std::collections::{BTreeSet, VecDeque};
 /// hold up the others.
 pub const READ_BYTES: usize = 64 << 10;
 
-/// The request type of an executor's connections.
-type Request<E> = <<E as Executor>::Protocol as Protocol>::Request;
-
-/// The connections, by slot, each with its stream of bytes.
-pub struct Connections<S, E: Executor> {
-    executor: E,
-    lent: Lent<Request<E>>,
+/// The connections, by slot, each with its stream of bytes. What executes their requests is lent with each
+/// call, so that a thread may have connections of several protocols and one host for all.
+pub struct Connections<S, P: Protocol, H> {
+    /// The number of the first slot.
+    first: usize,
+    lent: Lent<P::Request>,
     /// Buffer for reads of streams: room for one long read, and for short ones of others.
     scratch: Vec<u8>,
-    slots: Vec<Option<Slot<S, E>>>,
+    slots: Vec<Option<Slot<S, P, H>>>,
     free: Vec<usize>,
     /// Slots of connections that may have something to do, in the order in which
     /// they are served next.
@@ -37,10 +36,10 @@ pub struct Connections<S, E: Executor> {
     with_part: BTreeSet<usize>,
 }
 
-struct Slot<S, E: Executor> {
+struct Slot<S, P: Protocol, H> {
     stream: S,
-    connection: Connection<E::Protocol>,
-    held: E::Held,
+    connection: Connection<P>,
+    held: H,
     /// Bytes that are counted as held.
     held_bytes: usize,
     /// It is among those that may have something to do.
@@ -51,10 +50,15 @@ struct Slot<S, E: Executor> {
     turns: u64,
 }
 
-impl<S, E: Executor> Slot<S, E> {
+impl<S, P: Protocol, H: Default> Slot<S, P, H> {
     /// Counts what its buffers hold.
     #[cold]
-    fn hold(&mut self, executor: &mut E, bytes: usize, flow: Flow) -> Flow {
+    fn hold(
+        &mut self,
+        executor: &mut impl Executor<Protocol = P, Held = H>,
+        bytes: usize,
+        flow: Flow,
+    ) -> Flow {
         match executor.hold(self.connection.responder(), &mut self.held, bytes) {
             Ok(()) => {
                 self.held_bytes = bytes;
@@ -74,11 +78,11 @@ struct Member {
     taken: Taken,
 }
 
-impl<S: ByteStream, E: Executor> Connections<S, E> {
-    /// None yet.
-    pub fn new(executor: E) -> Self {
+impl<S: ByteStream, P: Protocol, H: Default> Connections<S, P, H> {
+    /// None yet; their slots get numbers from `first` on, which the tokens of their questions have.
+    pub fn numbered_from(first: usize) -> Self {
         Self {
-            executor,
+            first,
             lent: Lent::default(),
             scratch: vec![0; 2 * READ_BYTES],
             slots: Vec::new(),
@@ -90,45 +94,27 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
         }
     }
 
-    /// Their interface to the shards.
-    #[inline]
-    pub fn port(&self) -> &E::Port {
-        self.executor.port()
-    }
-
-    /// The same, to change it.
-    #[inline]
-    pub fn port_mut(&mut self) -> &mut E::Port {
-        self.executor.port_mut()
-    }
-
-    /// The executor, for tests.
-    #[cfg(test)]
-    pub(crate) const fn executor(&mut self) -> &mut E {
-        &mut self.executor
-    }
-
     /// How many there are.
     pub fn open(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The slot that the next connection gets.
+    /// The number of the slot that the next connection gets.
     pub fn next_slot(&self) -> usize {
-        self.free.last().copied().unwrap_or(self.slots.len())
+        self.first + self.free.last().copied().unwrap_or(self.slots.len())
     }
 
     /// Takes a connection in. It is served with the next turn.
-    pub fn add(&mut self, stream: S, mut connection: Connection<E::Protocol>) {
+    pub fn add(&mut self, stream: S, mut connection: Connection<P>) {
         let slot = self.next_slot();
         if self.free.pop().is_none() {
             self.slots.push(None);
         }
         connection.responder_mut().set_slot(slot);
-        self.slots[slot] = Some(Slot {
+        self.slots[slot - self.first] = Some(Slot {
             stream,
             connection,
-            held: E::Held::default(),
+            held: H::default(),
             held_bytes: 0,
             is_due: false,
             is_holding: false,
@@ -139,9 +125,10 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
 
     /// Something has happened to a stream: it is served with the next turn.
     pub fn stir(&mut self, slot: usize) {
-        if let Some(Some(stirred)) = self.slots.get_mut(slot) {
+        let at = slot.wrapping_sub(self.first);
+        if let Some(Some(stirred)) = self.slots.get_mut(at) {
             stirred.connection.announce();
-            self.put_due(slot);
+            self.put_due(at);
         }
     }
 
@@ -158,7 +145,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
     /// the connection closes as soon as it reads nothing more, whatever its replies wait for.
     /// [`Connections::stir`] has to follow.
     pub fn announce_end(&mut self, slot: usize, is_gone: bool) {
-        if let Some(Some(of)) = self.slots.get_mut(slot) {
+        if let Some(Some(of)) = self.slots.get_mut(slot.wrapping_sub(self.first)) {
             of.connection.announce_end(is_gone);
         }
     }
@@ -170,14 +157,18 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
 
     /// One turn of some that may have something to do: how many. Streams of
     /// connections that are over go to `closed`.
-    pub fn serve(&mut self, mut closed: impl FnMut(S)) -> usize {
-        self.release();
+    pub fn serve<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        mut closed: impl FnMut(S),
+    ) -> usize {
+        self.release(executor.port().durable_sequence());
         let some = self.due.len().min(CONNECTIONS_PER_TURN);
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut left = some;
         while left > 0 {
             // At least one: only this function takes connections out of `due`.
-            left -= self.serve_group(left, &mut scratch, &mut closed).max(1);
+            left -= self.serve_group(executor, left, &mut scratch, &mut closed).max(1);
         }
         self.scratch = scratch;
         self.turns += some as u64;
@@ -191,11 +182,10 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
     }
 
     /// Lets connections send what has become durable.
-    fn release(&mut self) {
+    fn release(&mut self, durable: u64) {
         if self.holding.is_empty() {
             return;
         }
-        let durable = self.executor.port().durable_sequence();
         let mut holding = std::mem::take(&mut self.holding);
         holding.retain(|&slot| {
             let Some(Some(of)) = self.slots.get_mut(slot) else { return false };
@@ -212,8 +202,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
     }
 
     /// Whether replies that were held may be sent: the caller serves the connections.
-    pub fn may_release(&self) -> bool {
-        let durable = self.executor.port().durable_sequence();
+    pub fn may_release(&self, durable: u64) -> bool {
         let of = |slot: &usize| self.slots.get(*slot).and_then(Option::as_ref);
         let mut holding = self.holding.iter().filter_map(of);
         holding.any(|of| of.connection.responder().may_release(durable))
@@ -221,11 +210,15 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
 
     /// Ends the connections that hold replies back: what these wait for does not come any more.
     /// Whether the changes happen that they answer is unknown. Streams go to `closed`.
-    pub fn end_holding(&mut self, mut closed: impl FnMut(S)) {
+    pub fn end_holding<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        mut closed: impl FnMut(S),
+    ) {
         for slot in std::mem::take(&mut self.holding) {
-            let holds = |of: &Slot<S, E>| of.connection.responder().held_replies() > 0;
+            let holds = |of: &Slot<S, P, H>| of.connection.responder().held_replies() > 0;
             if self.slots.get(slot).and_then(Option::as_ref).is_some_and(holds) {
-                self.with(slot, |_, _, _| Flow::Close).into_iter().for_each(&mut closed);
+                self.with(executor, slot, |_, _, _| Flow::Close).into_iter().for_each(&mut closed);
             }
         }
     }
@@ -239,8 +232,9 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
 
     /// Reads from some connections, at most this many and as many as there is room for, and then
     /// executes their requests: so the keys of all are fetched side by side. Returns their number.
-    fn serve_group(
+    fn serve_group<E: Executor<Protocol = P, Held = H>>(
         &mut self,
+        executor: &mut E,
         most: usize,
         scratch: &mut [u8],
         closed: &mut impl FnMut(S),
@@ -253,7 +247,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
             if let Some(Some(of)) = self.slots.get_mut(slot) {
                 (of.is_due, of.turns) = (false, of.turns + 1);
                 let room = &mut scratch[used..used + READ_BYTES];
-                taken = of.connection.take(&mut of.stream, self.executor.port().counts(), room);
+                taken = of.connection.take(&mut of.stream, executor.port().counts(), room);
             }
             group[members] = Member { slot, from: used, taken };
             used += taken.bytes;
@@ -261,37 +255,46 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
         }
         let group = &group[..members];
         if members > 1 {
-            self.fetch_first_keys(group, scratch);
+            self.fetch_first_keys(executor, group, scratch);
         }
         for member in group {
             let fresh = &scratch[member.from..][..member.taken.bytes];
-            let go_on = |of: &mut Slot<S, E>, executor: &mut E, lent: &mut _| {
+            let go_on = |of: &mut Slot<S, P, H>, executor: &mut E, lent: &mut _| {
                 of.connection.go_on(&mut of.stream, executor, member.taken, (lent, fresh))
             };
-            self.with(member.slot, go_on).into_iter().for_each(&mut *closed);
+            self.with(executor, member.slot, go_on).into_iter().for_each(&mut *closed);
         }
         members
     }
 
     /// Asks for the keys that the first requests of a group name.
-    fn fetch_first_keys(&mut self, group: &[Member], scratch: &[u8]) {
+    fn fetch_first_keys<E: Executor<Protocol = P, Held = H>>(
+        &self,
+        executor: &mut E,
+        group: &[Member],
+        scratch: &[u8],
+    ) {
         let mut keys = [(KeyHash(0), 0); CONNECTIONS_PER_TURN];
         let mut count = 0;
         for member in group {
             let fresh = &scratch[member.from..][..member.taken.bytes];
             let of = self.slots.get(member.slot).and_then(Option::as_ref);
             if let Some((database, key)) = of.and_then(|of| of.connection.peek(fresh)) {
-                keys[count] = self.executor.port().route(database, key);
+                keys[count] = executor.port().route(database, key);
                 count += 1;
             }
         }
-        self.executor.fetch_ahead(&keys[..count]);
+        executor.fetch_ahead(&keys[..count]);
     }
 
     /// Takes out a connection for another thread: of those that wait for nothing, the one with the
     /// most turns since the last call, but no more than this share of all. `None` if there is none,
     /// or if one connection alone was served.
-    pub fn take_out(&mut self, most_share: f64) -> Option<(S, Connection<E::Protocol>)> {
+    pub fn take_out(
+        &mut self,
+        port: &impl ShardPort,
+        most_share: f64,
+    ) -> Option<(S, Connection<P>)> {
         let most = (self.turns as f64 * most_share) as u64;
         let mut chosen = None;
         let mut active = 0;
@@ -309,7 +312,7 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
         let slot = self.slots[at].take()?;
         self.free.push(at);
         self.with_part.remove(&at);
-        self.executor.port().note_end();
+        port.note_end();
         Some((slot.stream, slot.connection))
     }
 
@@ -320,83 +323,111 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
 
     /// Refuses large requests without new bytes for longer than `upload_idle_s`. The caller calls
     /// it once a second while [`Connections::wait_for_parts`].
-    pub fn count_idle(&mut self, upload_idle_s: u64, mut closed: impl FnMut(S)) {
+    pub fn count_idle<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        upload_idle_s: u64,
+        mut closed: impl FnMut(S),
+    ) {
         for slot in std::mem::take(&mut self.with_part) {
-            let look = |of: &mut Slot<S, E>, executor: &mut E, _: &mut _| {
+            let look = |of: &mut Slot<S, P, H>, executor: &mut E, _: &mut _| {
                 of.connection.count_idle(upload_idle_s, executor.port().counts())
             };
-            self.with(slot, look).into_iter().for_each(&mut closed);
+            self.with(executor, slot, look).into_iter().for_each(&mut closed);
         }
     }
 
     /// Each connection takes requests in one last turn: it still reads bytes that have arrived, and
     /// nothing after them.
-    pub fn stop_reading(&mut self, mut closed: impl FnMut(S)) {
-        (0..self.slots.len()).for_each(|slot| self.stop_reading_of(slot, &mut closed));
+    pub fn stop_reading<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        mut closed: impl FnMut(S),
+    ) {
+        (0..self.slots.len()).for_each(|slot| self.stop_at(executor, slot, &mut closed));
     }
 
     /// The same for the connection of one slot.
-    pub fn stop_reading_of(&mut self, slot: usize, closed: impl FnMut(S)) {
+    pub fn stop_reading_of<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        slot: usize,
+        closed: impl FnMut(S),
+    ) {
+        self.stop_at(executor, slot - self.first, closed);
+    }
+
+    fn stop_at<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        slot: usize,
+        closed: impl FnMut(S),
+    ) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let stop = |of: &mut Slot<S, E>, executor: &mut E, lent: &mut _| {
+        let stop = |of: &mut Slot<S, P, H>, executor: &mut E, lent: &mut _| {
             let Slot { stream, connection, .. } = of;
             let flow = connection.serve_last(stream, executor, (lent, &mut scratch));
             connection.stop_reading();
             if flow == Flow::Close { Flow::Close } else { Flow::Again }
         };
-        self.with(slot, stop).into_iter().for_each(closed);
+        self.with(executor, slot, stop).into_iter().for_each(closed);
         self.scratch = scratch;
     }
 
     /// Tells connections what has happened, and ends those that are to connect anew. The caller calls
     /// it once for each change that the executor may have to tell.
-    pub fn tell(&mut self, mut closed: impl FnMut(S)) {
-        let news = self.executor.news();
+    pub fn tell<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        mut closed: impl FnMut(S),
+    ) {
+        let news = executor.news();
         if news == News::default() {
             return;
         }
         for slot in 0..self.slots.len() {
             if news.reviews {
-                let review = |of: &mut Slot<S, E>, executor: &mut E, _: &mut _| match executor
+                let review = |of: &mut Slot<S, P, H>, executor: &mut E, _: &mut _| match executor
                     .stays(of.connection.responder_mut())
                 {
                     true => Flow::Go,
                     false => Flow::Close,
                 };
-                self.with(slot, review).into_iter().for_each(&mut closed);
+                self.with(executor, slot, review).into_iter().for_each(&mut closed);
             }
             let Some(of) = self.slots[slot].as_ref() else { continue };
             if !of.connection.responder().takes_pushes() {
                 if news.ends_others {
-                    self.stop_reading_of(slot, &mut closed);
+                    self.stop_at(executor, slot, &mut closed);
                 }
             } else if news.has_pushes {
-                let push = |of: &mut Slot<S, E>, executor: &mut E, _: &mut _| {
+                let push = |of: &mut Slot<S, P, H>, executor: &mut E, _: &mut _| {
                     executor.push(of.connection.responder_mut());
                     Flow::Again
                 };
-                self.with(slot, push).into_iter().for_each(&mut closed);
+                self.with(executor, slot, push).into_iter().for_each(&mut closed);
             }
         }
     }
 
     /// Lets a connection do something, and gives its stream back if it is over.
-    fn with(
+    fn with<E: Executor<Protocol = P, Held = H>>(
         &mut self,
+        executor: &mut E,
         slot: usize,
-        act: impl FnOnce(&mut Slot<S, E>, &mut E, &mut Lent<Request<E>>) -> Flow,
+        act: impl FnOnce(&mut Slot<S, P, H>, &mut E, &mut Lent<P::Request>) -> Flow,
     ) -> Option<S> {
         let of = self.slots.get_mut(slot)?.as_mut()?;
         let before = of.connection.responder().pending_bytes();
-        let flow = act(of, &mut self.executor, &mut self.lent);
+        let flow = act(of, executor, &mut self.lent);
         let bytes = of.connection.held_bytes() / CLIENT_MEMORY_STEP * CLIENT_MEMORY_STEP;
         let flow = match bytes == of.held_bytes || flow == Flow::Close {
             true => flow,
-            false => of.hold(&mut self.executor, bytes, flow),
+            false => of.hold(executor, bytes, flow),
         };
         let held = of.connection.responder().pending_bytes();
         let after = if flow == Flow::Close { 0 } else { held };
-        self.executor.port().counts().pending_bytes.change(before, after);
+        executor.port().counts().pending_bytes.change(before, after);
         if flow != Flow::Close && of.connection.keeps_part() {
             self.with_part.insert(slot);
         } else {
@@ -414,40 +445,46 @@ impl<S: ByteStream, E: Executor> Connections<S, E> {
                 None
             }
             Flow::Close => {
-                of.connection.responder().abandon(self.executor.port_mut());
-                self.executor.forget(of.connection.responder());
+                of.connection.responder().abandon(executor.port_mut());
+                executor.forget(of.connection.responder());
                 let gone = self.slots[slot].take();
                 self.free.push(slot);
-                self.executor.port().note_end();
+                executor.port().note_end();
                 gone.map(|gone| gone.stream)
             }
         }
     }
 
     /// Takes a shard's answer.
-    pub fn take_reply(&mut self, token: Token, reply: OwnedReply) {
-        let slot = self.slots.get(token.connection).and_then(Option::as_ref);
+    pub fn take_reply<E: Executor<Protocol = P, Held = H>>(
+        &mut self,
+        executor: &mut E,
+        token: Token,
+        reply: OwnedReply,
+    ) {
+        let at = token.connection.wrapping_sub(self.first);
+        let slot = self.slots.get(at).and_then(Option::as_ref);
         let serial = slot.map(|slot| slot.connection.responder().serial());
         let is_there = serial == Some(token.serial);
-        let Some(reply) = self.executor.take(token, reply, is_there) else {
+        let Some(reply) = executor.take(token, reply, is_there) else {
             if slot.is_some_and(|slot| slot.connection.has_ended()) {
-                self.put_due(token.connection);
+                self.put_due(at);
             }
             return;
         };
         if !is_there && reply.has_more {
-            let port = self.executor.port_mut();
+            let port = executor.port_mut();
             port.hand(token.shard, Job::new(Order::Abandon, token));
         }
-        let Some(Some(slot)) = self.slots.get_mut(token.connection) else { return };
+        let Some(Some(slot)) = self.slots.get_mut(at) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
         let responder = slot.connection.responder_mut();
         if responder.serial() == token.serial {
             let before = responder.pending_bytes();
             responder.answer(token, reply);
             let after = responder.pending_bytes();
-            self.executor.port().counts().pending_bytes.change(before, after);
-            self.put_due(token.connection);
+            executor.port().counts().pending_bytes.change(before, after);
+            self.put_due(at);
         }
     }
 }

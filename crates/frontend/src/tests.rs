@@ -414,16 +414,17 @@ fn peer() -> SocketAddr {
 }
 
 struct World {
-    connections: Connections<Stream, Asks>,
+    executor: Asks,
+    connections: Connections<Stream, Lines, usize>,
     stream: Stream,
 }
 
 impl World {
     fn new() -> Self {
         let stream = Stream::default();
-        let mut connections = Connections::new(Asks::default());
+        let mut connections = Connections::numbered_from(0);
         connections.add(stream.clone(), Connection::new(peer(), 1));
-        Self { connections, stream }
+        Self { executor: Asks::default(), connections, stream }
     }
 
     /// The client's replies after it has sent this.
@@ -435,16 +436,16 @@ impl World {
 
     fn got(&mut self) -> String {
         while !self.connections.are_idle() {
-            self.connections.serve(drop);
+            self.connections.serve(&mut self.executor, drop);
         }
         String::from_utf8(std::mem::take(&mut self.stream.0.borrow_mut().1)).unwrap()
     }
 
     /// Connections that listen are told this.
     fn tell(&mut self, message: &str) -> String {
-        self.connections.executor().message = message.to_owned();
-        self.connections.executor().news.has_pushes = true;
-        self.connections.tell(drop);
+        self.executor.message = message.to_owned();
+        self.executor.news.has_pushes = true;
+        self.connections.tell(&mut self.executor, drop);
         self.got()
     }
 
@@ -463,14 +464,14 @@ impl World {
 
     /// The job at this place gets this reply.
     fn reply(&mut self, at: usize, reply: OwnedReply) -> String {
-        let (_, job) = self.connections.port_mut().jobs.remove(at);
-        self.connections.take_reply(job.token, reply);
+        let (_, job) = self.executor.port_mut().jobs.remove(at);
+        self.connections.take_reply(&mut self.executor, job.token, reply);
         self.got()
     }
 
     /// The job about keys at this place is answered, each key by the number that is its name.
     fn answer_keys(&mut self, at: usize) -> String {
-        let Order::ExecuteEach(batch) = &self.connections.port().jobs[at].1.order else {
+        let Order::ExecuteEach(batch) = &self.executor.port().jobs[at].1.order else {
             panic!("no job about keys");
         };
         let mut replies = KeyReplies::with_room(batch.keys());
@@ -493,11 +494,11 @@ impl World {
 fn replies_leave_in_the_order_of_requests_whatever_is_answered_first() {
     let mut world = World::new();
     assert_eq!(world.send("1\na b\n2\nc\n3\n"), "1\n");
-    assert_eq!(world.connections.port().jobs.len(), 3);
+    assert_eq!(world.executor.port().jobs.len(), 3);
     assert_eq!(world.answer(2, 30), "", "the request before it has no answer");
     assert_eq!(world.answer(1, 20), "");
     assert_eq!(world.answer(0, 10), "10 20\n2\n30\n3\n");
-    assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+    assert_eq!(world.executor.port().counts.pending_bytes.get(), 0);
 }
 
 #[test]
@@ -505,10 +506,10 @@ fn a_client_for_which_much_waits_is_not_read_on() {
     let mut world = World::new();
     let more = CONNECTION_PAUSE_PENDING + 500;
     world.send(&"key\n".repeat(more));
-    let asked = world.connections.port().jobs.len();
+    let asked = world.executor.port().jobs.len();
     assert!(asked > CONNECTION_PAUSE_PENDING / 2 && asked < more, "{asked} are asked");
     let mut got = String::new();
-    while !world.connections.port().jobs.is_empty() {
+    while !world.executor.port().jobs.is_empty() {
         got += &world.answer(0, 1);
     }
     assert_eq!(got, "1\n".repeat(more));
@@ -521,7 +522,7 @@ fn what_is_no_request_is_told_behind_the_replies_before_it() {
     assert_eq!(world.send(""), "");
     assert_eq!(world.answer(0, 5), "5\nerror: no text\n");
     assert_eq!(world.connections.open(), 0);
-    assert_eq!(world.connections.port().counts.protocol_errors.get(), 1);
+    assert_eq!(world.executor.port().counts.protocol_errors.get(), 1);
 }
 
 /// Replies that wait behind another count as bytes that the client has not read.
@@ -578,10 +579,10 @@ fn a_long_reply_is_written_piece_by_piece_and_its_rest_is_asked_for() {
     assert_eq!(world.answer(1, 2), "", "the long reply comes first");
     let got = world.answer_text(0, first.clone(), true);
     assert_eq!(got.as_bytes(), first);
-    assert!(matches!(world.connections.port().jobs[..], [(_, Job { order: Order::Continue, .. })]));
+    assert!(matches!(world.executor.port().jobs[..], [(_, Job { order: Order::Continue, .. })]));
     let got = world.answer_text(0, second.clone(), false);
     assert_eq!(got.as_bytes(), [&second[..], b"2\n7\n"].concat());
-    assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+    assert_eq!(world.executor.port().counts.pending_bytes.get(), 0);
 }
 
 #[test]
@@ -592,7 +593,7 @@ fn a_shard_keeps_no_rest_for_a_connection_that_ends() {
     // A reply without a rest ends what the client was told is longer.
     assert_eq!(world.reply(0, OwnedReply::status(Status::Outrun)), "");
     assert_eq!(world.connections.open(), 0);
-    let port = world.connections.port();
+    let port = world.executor.port();
     assert!(matches!(port.jobs[..], [(_, Job { order: Order::Abandon, .. })]));
     assert_eq!(port.counts.output_cut_off.get(), 1);
 }
@@ -603,23 +604,23 @@ fn many_keys_are_asked_in_turns_and_answered_in_their_order() {
     let keys: Vec<String> = (0..3 * KEYS_PER_TURN + 1).map(|key| key.to_string()).collect();
     let keys = keys.join(" ");
     assert_eq!(world.send(&format!("many {keys}\n77\n")), "");
-    let jobs = &world.connections.port().jobs;
+    let jobs = &world.executor.port().jobs;
     assert!(jobs.len() > 4 && jobs.iter().any(|(shard, _)| *shard != jobs[0].0));
     let mut got = String::new();
-    while !world.connections.port().jobs.is_empty() {
+    while !world.executor.port().jobs.is_empty() {
         // The last ones first.
         assert_eq!(got, "");
-        got = world.answer_keys(world.connections.port().jobs.len() - 1);
+        got = world.answer_keys(world.executor.port().jobs.len() - 1);
     }
     assert_eq!(got, format!("{keys}\n77\n"));
-    assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+    assert_eq!(world.executor.port().counts.pending_bytes.get(), 0);
 }
 
 #[test]
 fn many_keys_of_which_one_job_is_too_large_have_one_error() {
     let mut world = World::new();
     world.send("many 0 1 2 3\n");
-    assert_eq!(world.connections.port().jobs.len(), 2);
+    assert_eq!(world.executor.port().jobs.len(), 2);
     assert_eq!(world.reply(0, OwnedReply::status(Status::TooLarge)), "");
     assert_eq!(world.answer_keys(0), "TooLarge\n");
 }
@@ -632,14 +633,14 @@ fn a_request_of_which_no_more_comes_is_given_up_and_the_next_one_is_served() {
     assert_eq!(world.send("xxx"), "");
     assert!(world.connections.wait_for_parts());
     for _ in 0..2 {
-        world.connections.count_idle(2, drop);
+        world.connections.count_idle(&mut world.executor, 2, drop);
         assert_eq!(world.got(), "");
     }
-    world.connections.count_idle(2, drop);
+    world.connections.count_idle(&mut world.executor, 2, drop);
     let told = "error: the request was given up: no more of it came for 2 s; send it again\n";
     assert_eq!(world.got(), told);
     assert!(!world.connections.wait_for_parts());
-    assert_eq!(world.connections.port().counts.requests_abandoned.get(), 1);
+    assert_eq!(world.executor.port().counts.requests_abandoned.get(), 1);
     // Its rest is skipped, in several reads.
     assert_eq!(world.send("still the same"), "");
     assert_eq!(world.send(" line\n5\n"), "5\n");
@@ -649,10 +650,10 @@ fn a_request_of_which_no_more_comes_is_given_up_and_the_next_one_is_served() {
 fn what_buffers_hold_is_counted_in_steps_and_one_too_many_ends_the_connection() {
     let mut world = World::new();
     world.send(&" ".repeat(CLIENT_MEMORY_STEP - 1));
-    assert!(world.connections.executor().held.is_empty(), "so little is free");
+    assert!(world.executor.held.is_empty(), "so little is free");
     world.send(&" ".repeat(2 * CLIENT_MEMORY_STEP));
     assert_eq!(world.send("7\n"), "7\n");
-    let held = std::mem::take(&mut world.connections.executor().held);
+    let held = std::mem::take(&mut world.executor.held);
     assert_eq!(held.last(), Some(&0));
     assert!(held.iter().all(|of| of % CLIENT_MEMORY_STEP == 0), "{held:?}");
     let most = held.iter().max().copied().unwrap_or_default();
@@ -671,7 +672,7 @@ fn a_connection_that_may_not_hold_more_ends_also_where_something_waits_before_th
         let mut world = World::new();
         assert_eq!(world.send(begun), "");
         world.send(&"1".repeat(MOST_HELD_BYTES + CLIENT_MEMORY_STEP));
-        while !world.connections.port().jobs.is_empty() && world.connections.open() > 0 {
+        while !world.executor.port().jobs.is_empty() && world.connections.open() > 0 {
             world.reply(0, OwnedReply::status(Status::Ok));
             world.send(&"1".repeat(MOST_HELD_BYTES));
         }
@@ -684,11 +685,11 @@ fn a_request_whose_bytes_still_come_is_not_given_up() {
     let mut world = World::new();
     world.send(&"1".repeat(STALL_BYTES + 1));
     for _ in 0..5 {
-        world.connections.count_idle(2, drop);
-        world.connections.count_idle(2, drop);
+        world.connections.count_idle(&mut world.executor, 2, drop);
+        world.connections.count_idle(&mut world.executor, 2, drop);
         assert_eq!(world.send(" "), "");
     }
-    assert_eq!(world.connections.port().counts.requests_abandoned.get(), 0);
+    assert_eq!(world.executor.port().counts.requests_abandoned.get(), 0);
 }
 
 #[test]
@@ -698,15 +699,21 @@ fn replies_that_are_not_durable_are_held_with_those_behind_them() {
     assert_eq!(world.send("held 7\n"), "");
     assert_eq!(world.connections.held_replies(), 2);
     let durable = |world: &mut World, sequence| {
-        world.connections.port_mut().durable = sequence;
-        let may_release = world.connections.may_release();
-        world.connections.serve(drop);
+        world.executor.port_mut().durable = sequence;
+        let may_release = world.connections.may_release(world.executor.port().durable);
+        world.connections.serve(&mut world.executor, drop);
         (may_release, world.got())
     };
     assert_eq!(durable(&mut world, 4), (false, String::new()));
     assert_eq!(durable(&mut world, 5), (true, "done\n".to_owned()));
     assert_eq!(durable(&mut world, 9), (true, "2\ndone\n".to_owned()));
-    assert_eq!((world.connections.held_replies(), world.connections.may_release()), (0, false));
+    assert_eq!(
+        (
+            world.connections.held_replies(),
+            world.connections.may_release(world.executor.port().durable)
+        ),
+        (0, false)
+    );
 }
 
 /// A reply that is held delays the answers behind it, and is not delayed by them.
@@ -715,8 +722,8 @@ fn an_answer_of_a_shard_leaves_behind_a_held_reply() {
     let mut world = World::new();
     assert_eq!(world.send("held 3\nb\n"), "");
     assert_eq!(world.answer(0, 8), "");
-    world.connections.port_mut().durable = 3;
-    world.connections.serve(drop);
+    world.executor.port_mut().durable = 3;
+    world.connections.serve(&mut world.executor, drop);
     assert_eq!(world.got(), "done\n8\n");
 }
 
@@ -727,9 +734,9 @@ fn a_client_that_has_closed_its_side_gets_the_replies_that_wait() {
     assert_eq!(world.send("held 5\n1\n"), "");
     assert_eq!(world.close(Peer::Half), "");
     assert_eq!(world.connections.open(), 1);
-    world.connections.port_mut().durable = 5;
+    world.executor.port_mut().durable = 5;
     assert_eq!(world.got(), "", "nothing has served it yet");
-    world.connections.serve(drop);
+    world.connections.serve(&mut world.executor, drop);
     assert_eq!((world.got(), world.connections.open()), ("done\n1\n".into(), 0));
 }
 
@@ -747,7 +754,7 @@ fn a_client_that_is_gone_leaves_although_its_replies_wait() {
             assert_eq!(world.connections.open(), 1, "it waits");
             world.close(Peer::Gone);
             assert_eq!(world.connections.open(), 0, "{} bytes", requests.len());
-            assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+            assert_eq!(world.executor.port().counts.pending_bytes.get(), 0);
         }
     }
 }
@@ -757,7 +764,7 @@ fn what_a_client_has_sent_before_it_went_is_executed() {
     let mut world = World::new();
     world.stream.0.borrow_mut().0.extend_from_slice(b"a\nb\n");
     world.close(Peer::Gone);
-    assert_eq!((world.connections.port().jobs.len(), world.connections.open()), (2, 0));
+    assert_eq!((world.executor.port().jobs.len(), world.connections.open()), (2, 0));
 }
 
 #[test]
@@ -774,7 +781,7 @@ fn a_message_waits_for_replies_before_it_and_for_a_reply_that_is_being_written()
     assert_eq!(world.send(&format!("many {}\n", keys.join(" "))), "");
     assert_eq!(world.tell("four\n"), "");
     let mut got = String::new();
-    while !world.connections.port().jobs.is_empty() {
+    while !world.executor.port().jobs.is_empty() {
         got += &world.answer_keys(0);
     }
     assert_eq!(got, format!("{}\nfour\n", keys.join(" ")));
@@ -792,7 +799,8 @@ fn a_connection_that_listens_stays_in_its_thread() {
     world.send("listen\n1\n");
     world.connections.stir(1);
     world.got();
-    let (_, moved) = world.connections.take_out(1.0).expect("the other one goes");
+    let (_, moved) =
+        world.connections.take_out(world.executor.port(), 1.0).expect("the other one goes");
     assert_eq!(moved.responder().serial(), 2);
 }
 
@@ -801,8 +809,8 @@ fn connections_that_do_not_listen_end_with_what_they_have_sent_if_they_are_to() 
     let mut world = World::new();
     world.send("a\n");
     world.stream.0.borrow_mut().0.extend_from_slice(b"b\n");
-    world.connections.executor().news.ends_others = true;
-    world.connections.tell(drop);
+    world.executor.news.ends_others = true;
+    world.connections.tell(&mut world.executor, drop);
     assert_eq!(world.got(), "");
     assert_eq!(world.answer(0, 1) + &world.answer(0, 2), "1\n2\n");
     assert_eq!(world.connections.open(), 0);
@@ -814,7 +822,7 @@ fn requests_behind_one_that_waits_are_read_and_executed_once_it_is_answered() {
     assert_eq!(world.send("block\n5\n"), "");
     assert_eq!(world.send("6\n"), "");
     assert!(world.stream.0.borrow().0.is_empty(), "what comes is read");
-    assert_eq!(world.connections.port().jobs.len(), 1, "and nothing of it is asked");
+    assert_eq!(world.executor.port().jobs.len(), 1, "and nothing of it is asked");
     assert_eq!(world.answer(0, 4), "4\n5\n6\n");
     assert_eq!(world.send("7\n"), "7\n");
 }
@@ -834,11 +842,11 @@ fn a_client_that_sends_on_while_it_waits_is_read_up_to_a_bound() {
 fn a_client_that_goes_while_it_waits_is_forgotten() {
     for (peer, has_parked) in [(Peer::Half, true), (Peer::Gone, true), (Peer::Gone, false)] {
         let mut world = World::new();
-        world.connections.executor().has_parked = has_parked;
+        world.executor.has_parked = has_parked;
         assert_eq!(world.send("block\n5\n"), "");
         assert_eq!(world.close(peer), "");
         assert_eq!(world.connections.open(), 0);
-        assert_eq!(world.connections.executor().forgotten, [1]);
+        assert_eq!(world.executor.forgotten, [1]);
     }
 }
 

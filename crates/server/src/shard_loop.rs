@@ -23,7 +23,7 @@ use crate::inbox::{Handed, Mail, Message};
 use crate::mail_queues::receive;
 use crate::plans::Asker;
 use crate::polling::Polling;
-use crate::resp::{ClientStream, RespExecutor, ShardHost};
+use crate::resp::{ClientStream, RespConnections, RespExecutor, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::ring_waits::RingWaits;
@@ -33,7 +33,7 @@ use crate::ticker::{Alarm, Ticker};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
-use remora_frontend::Connections;
+use remora_frontend::Executor;
 use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
 use remora_protocol::message::Status;
 use std::collections::VecDeque;
@@ -60,7 +60,9 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// The state of one shard's thread.
 pub struct ShardLoop {
-    connections: Connections<ClientStream, RespExecutor<ShardHost>>,
+    /// Executes the requests of RESP connections, and owns the shard.
+    executor: RespExecutor<ShardHost>,
+    connections: RespConnections<ClientStream>,
     sleeper: Sleeper,
     clients: RingClients,
     ring_waits: RingWaits,
@@ -116,7 +118,8 @@ impl ShardLoop {
         let alarm = Alarm::new(&sleeper);
         Self {
             agent: Agent::new(Arc::clone(&shared), number),
-            connections: Connections::new(RespExecutor::new(ShardHost::new(shared, number, shard))),
+            executor: RespExecutor::new(ShardHost::new(shared, number, shard)),
+            connections: RespConnections::numbered_from(0),
             sleeper,
             clients: RingClients::new(marked),
             ring_waits: RingWaits::new(number),
@@ -185,7 +188,7 @@ impl ShardLoop {
     fn ship_the_rest(&mut self) {
         let until = Instant::now() + DRAIN;
         while !self.host().has_shipped() && Instant::now() < until {
-            self.connections.port_mut().ship_log();
+            self.executor.port_mut().ship_log();
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -201,7 +204,7 @@ impl ShardLoop {
     }
 
     fn host(&self) -> &ShardHost {
-        self.connections.port()
+        self.executor.port()
     }
 
     /// Looks at everything once. It reads the clock only if there is some work: an empty look costs
@@ -209,10 +212,10 @@ impl ShardLoop {
     fn turn(&mut self) -> (Turn, Option<Instant>) {
         let is_due = self.has_more_to_feed || std::mem::take(&mut self.has_released);
         let is_due = is_due || (!self.later.is_empty() && !self.host().is_held());
-        if !is_due && !has_work(&self.connections, &self.clients, &self.agent) {
+        if !is_due && !has_work((self.host(), &self.connections), &self.clients, &self.agent) {
             return (Turn::Idle, None);
         }
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         host.handle().turn_view.begin_turn();
         let started = Instant::now();
         let now = begin_turn(host, started);
@@ -222,7 +225,7 @@ impl ShardLoop {
         self.take_messages(now);
         let moved = self.agent.turn(&self.sleeper);
         let mail = self.take_mail();
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         let jobs = host.execute_jobs();
         count_alone(&host.handle().jobs, jobs);
         if host.shard.wants_release() && !host.is_held() {
@@ -230,15 +233,16 @@ impl ShardLoop {
         }
         let rings = self.serve_rings(now, started);
         let sleeper = &self.sleeper;
-        let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
-        self.connections.port_mut().serve_waiters();
+        let served =
+            self.connections.serve(&mut self.executor, |gone| sleeper.forget(gone.as_fd())) as u64;
+        self.executor.port_mut().serve_waiters();
         self.answer_ring_waits();
         self.take_own_replies();
         self.run_plans();
-        self.connections.port_mut().send_mail();
-        self.connections.port_mut().snapshot_some();
-        self.connections.port_mut().apply_some();
-        self.connections.port_mut().ship_log();
+        self.executor.port_mut().send_mail();
+        self.executor.port_mut().snapshot_some();
+        self.executor.port_mut().apply_some();
+        self.executor.port_mut().ship_log();
         self.feed_replicas(now);
         // A connection whose requests are executed is counted once.
         let sessions = rings.clients.max(moved.connections);
@@ -263,7 +267,7 @@ impl ShardLoop {
 
     /// Reports the reads of other threads to the shard, before it may evict.
     fn take_hints(&mut self) {
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         let touched = &host.shared.shards[host.number].touched;
         for _ in 0..TOUCH_HINTS {
             let Some(id) = touched.pop() else { return };
@@ -282,35 +286,38 @@ impl ShardLoop {
                 }
                 Message::Serve(handed) => self.take_connection(*handed),
                 Message::Durable { durable, synced } => {
-                    let host = self.connections.port_mut();
+                    let host = self.executor.port_mut();
                     host.acknowledging.set_kept(&mut host.shard, durable);
                     host.set_synced(synced);
                     host.tell_parts();
                 }
-                Message::Parts => self.has_released |= self.connections.port_mut().look_at_parts(),
+                Message::Parts => self.has_released |= self.executor.port_mut().look_at_parts(),
                 Message::Ends(to) => {
-                    let host = self.connections.port();
+                    let host = self.executor.port();
                     // It fails if the thread that asked has ended.
                     let _ = to.send((host.number, host.shard.last_sequence()));
                 }
-                Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
-                Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
+                Message::Snapshot(port) => self.executor.port_mut().begin_snapshot(port),
+                Message::Apply(batch) => self.executor.port_mut().take_batch(batch),
                 Message::Role(step) => self.take_role_step(step, now),
                 Message::Requirement(requirement) => {
-                    let host = self.connections.port_mut();
+                    let host = self.executor.port_mut();
                     host.acknowledging.require(&mut host.shard, requirement);
                 }
                 Message::News => {
                     let sleeper = &self.sleeper;
-                    self.connections.tell(|gone| sleeper.forget(gone.as_fd()));
+                    self.connections.tell(&mut self.executor, |gone| sleeper.forget(gone.as_fd()));
                 }
-                Message::RoleAnswer(token, reply) => self.connections.take_reply(token, reply),
-                Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
+                Message::RoleAnswer(token, reply) => {
+                    self.connections.take_reply(&mut self.executor, token, reply)
+                }
+                Message::Keeps(keeps) => self.executor.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
                     self.end_waits();
                     let sleeper = &self.sleeper;
-                    self.connections.stop_reading(|gone| sleeper.forget(gone.as_fd()));
+                    self.connections
+                        .stop_reading(&mut self.executor, |gone| sleeper.forget(gone.as_fd()));
                     self.end_drain(Instant::now());
                 }
                 Message::Stop => self.stopping = true,
@@ -341,14 +348,14 @@ impl ShardLoop {
             RoleStep::Follow(barrier) => {
                 self.give_up_pending(now);
                 self.report_to_cluster();
-                let host = self.connections.port_mut();
+                let host = self.executor.port_mut();
                 host.begin_following();
                 let refusal = host.shared.roles.refusal();
                 self.clients.refuse_replicas(&mut host.shard, &refusal);
                 barrier.pass(host.shard.last_epoch());
             }
             RoleStep::Lead { epoch, log_secret, tails, barrier } => {
-                let host = self.connections.port_mut();
+                let host = self.executor.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
                 // Outside a cluster the next primary is not known: replicas copy.
                 if host.shared.config.is_clustered() {
@@ -364,11 +371,11 @@ impl ShardLoop {
     /// an OK for them, nor a refusal, as they may lie at a replica: an error says that their fate is
     /// not known, or the session or connection ends.
     fn give_up_pending(&mut self, now: Now) {
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         host.large_jobs.give_up_waiting(&mut host.shard);
         host.plans.end_all(Status::TryAgain);
         let sleeper = &self.sleeper;
-        self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
+        self.connections.end_holding(&mut self.executor, |gone| sleeper.forget(gone.as_fd()));
         self.end_ring_waits();
         self.detach(now, RingSession::end_if_pending);
         self.host().shared.wake_control();
@@ -376,7 +383,7 @@ impl ShardLoop {
 
     /// Ends the waits of the thread's clients for keys: the server stops.
     fn end_waits(&mut self) {
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         host.large_jobs.waits.end_all(Status::WaitEnded);
         host.serve_waiters();
         self.take_own_replies();
@@ -386,7 +393,7 @@ impl ShardLoop {
     /// Ends the waits of sessions.
     fn end_ring_waits(&mut self) {
         let mut lost = Lost::default();
-        let ShardHost { shard, now, .. } = self.connections.port_mut();
+        let ShardHost { shard, now, .. } = self.executor.port_mut();
         let (ended, now) = (Status::WaitEnded, *now);
         self.clients.end_waits(shard, ended, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
@@ -396,7 +403,7 @@ impl ShardLoop {
     #[inline]
     fn answer_ring_waits(&mut self) {
         let mut lost = Lost::default();
-        let ShardHost { shard, now, .. } = self.connections.port_mut();
+        let ShardHost { shard, now, .. } = self.executor.port_mut();
         let now = *now;
         self.clients.answer_waits(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
@@ -414,7 +421,7 @@ impl ShardLoop {
     #[cold]
     fn time_out_waits(&mut self, instant: Instant) {
         let mut lost = Lost::default();
-        let ShardHost { shard, shared, large_jobs, .. } = self.connections.port_mut();
+        let ShardHost { shard, shared, large_jobs, .. } = self.executor.port_mut();
         let now = shared.clock.at(instant);
         large_jobs.waits.time_out(now.unix_ms);
         self.clients.time_out_waits(shard, now, |session, error| lost.add(session, error));
@@ -424,11 +431,11 @@ impl ShardLoop {
     /// Takes the jobs and replies of other shards' threads. Whether there were any.
     fn take_mail(&mut self) -> bool {
         let take = |own: &mut Self, mut mail: Mail| {
-            mail.jobs.drain(..).for_each(|job| own.connections.port_mut().take(job));
+            mail.jobs.drain(..).for_each(|job| own.executor.port_mut().take(job));
             for (token, reply) in mail.replies.drain(..) {
                 own.take_reply(token, reply);
             }
-            own.connections.port_mut().keep(mail);
+            own.executor.port_mut().keep(mail);
         };
         let ring = |own: &mut Self, from: usize| _ = own.host().shared.shards[from].inbox.ring();
         receive(self, |own| own.host().handle().inbox.mail(), take, ring)
@@ -436,7 +443,7 @@ impl ShardLoop {
 
     /// Takes the replies of the thread's own shard that did not come at once.
     fn take_own_replies(&mut self) {
-        while let Some((token, reply)) = self.connections.port_mut().pop_own_reply() {
+        while let Some((token, reply)) = self.executor.port_mut().pop_own_reply() {
             self.take_reply(token, reply);
         }
     }
@@ -445,7 +452,7 @@ impl ShardLoop {
     /// ended.
     #[inline]
     fn run_plans(&mut self) {
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         for (asker, plan) in self.clients.take_plans() {
             host.plans.begin(asker, plan);
         }
@@ -453,9 +460,11 @@ impl ShardLoop {
             return;
         }
         host.plan_turn();
-        while let Some((asker, reply)) = self.connections.port_mut().plans.pop_ended() {
+        while let Some((asker, reply)) = self.executor.port_mut().plans.pop_ended() {
             match asker {
-                Asker::Connection(token) => self.connections.take_reply(token, reply),
+                Asker::Connection(token) => {
+                    self.connections.take_reply(&mut self.executor, token, reply)
+                }
                 Asker::Session { place, session, id } => {
                     self.clients.end_plan((place, session, id), reply);
                 }
@@ -475,7 +484,8 @@ impl ShardLoop {
         self.connections.add(stream, connection);
         if self.drains.is_some() {
             let sleeper = &self.sleeper;
-            self.connections.stop_reading_of(slot, |gone| sleeper.forget(gone.as_fd()));
+            self.connections
+                .stop_reading_of(&mut self.executor, slot, |gone| sleeper.forget(gone.as_fd()));
         }
     }
 
@@ -492,10 +502,10 @@ impl ShardLoop {
     }
 
     fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
         self.carry_out_wait_orders();
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         if !host.plans.is_empty() {
             let clients = &self.clients;
             host.plans.forget(|asker| match *asker {
@@ -511,7 +521,7 @@ impl ShardLoop {
             return Served::default();
         }
         let mut lost = Lost::default();
-        let shard = (&mut self.connections.port_mut().shard, now, at);
+        let shard = (&mut self.executor.port_mut().shard, now, at);
         let served = self.clients.serve(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
         self.carry_out_wait_orders();
@@ -530,7 +540,7 @@ impl ShardLoop {
     #[inline]
     fn feed_replicas(&mut self, now: Now) {
         let mut lost = Lost::default();
-        let ShardHost { shard, shared, number, .. } = self.connections.port_mut();
+        let ShardHost { shard, shared, number, .. } = self.executor.port_mut();
         let copies = self.clients.may_copy();
         let mut feed =
             || self.clients.feed_replicas((shard, now), |session, error| lost.add(session, error));
@@ -549,7 +559,7 @@ impl ShardLoop {
     /// and jobs leave in the next turn.
     fn release_replies(&mut self, now: Now) {
         let mut lost = Lost::default();
-        let shard = (&mut self.connections.port_mut().shard, now);
+        let shard = (&mut self.executor.port_mut().shard, now);
         self.clients.release(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
         // What has found no room is looked at again, as all work of clients is.
@@ -560,15 +570,15 @@ impl ShardLoop {
     /// Lets replies leave that wait for what replicas have stored.
     #[inline]
     fn look_at_replicas(&mut self) {
-        let ShardHost { acknowledging, shard, shared, .. } = self.connections.port_mut();
+        let ShardHost { acknowledging, shard, shared, .. } = self.executor.port_mut();
         if self.clients.has_replicas() || acknowledging.is_awake() {
             let replicas = self.clients.replica_positions();
             // How long a replica lags is no matter of the wall clock, which may be set.
             let now_ms = shared.clock.since_ms(Instant::now());
             let may_acknowledge = shared.view.has_lease();
             self.has_released |= acknowledging.look(shard, replicas, (now_ms, may_acknowledge));
-            self.connections.port_mut().tell_parts();
-            let ShardHost { shard, large_jobs, .. } = self.connections.port_mut();
+            self.executor.port_mut().tell_parts();
+            let ShardHost { shard, large_jobs, .. } = self.executor.port_mut();
             if large_jobs.awaits() {
                 large_jobs.release_awaited(shard);
             }
@@ -622,10 +632,11 @@ impl ShardLoop {
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
         let timeout = self.arm_alarm(timeout);
-        let (host, clients, agent) = (self.connections.port(), &self.clients, &self.agent);
+        let (host, clients, agent) = (self.executor.port(), &self.clients, &self.agent);
         let before = self.sleeper.sleeps();
         let has_more = self.has_more_to_feed || self.has_released;
-        self.sleeper.sleep(timeout, || has_more || has_work(&self.connections, clients, agent));
+        self.sleeper
+            .sleep(timeout, || has_more || has_work((host, &self.connections), clients, agent));
         let sleeps = self.sleeper.sleeps() - before;
         count_alone(&host.handle().sleeps, sleeps);
         host.handle().thread.socket_looks.add(sleeps);
@@ -688,13 +699,14 @@ impl ShardLoop {
             self.last_idle_look = instant;
             let upload_idle_s = self.host().shared.config.upload_idle_s;
             let sleeper = &self.sleeper;
-            self.connections.count_idle(upload_idle_s, |gone| sleeper.forget(gone.as_fd()));
+            self.connections
+                .count_idle(&mut self.executor, upload_idle_s, |gone| sleeper.forget(gone.as_fd()));
         }
     }
 
     fn tick(&mut self, instant: Instant) {
         self.last_tick = instant;
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         let now = begin_turn(host, instant);
         if !host.is_held() {
             host.shard.tick(now);
@@ -702,18 +714,18 @@ impl ShardLoop {
         if host.acknowledging.waits_for_parts() {
             self.has_released |= host.look_at_parts();
         }
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         host.large_jobs.time_out(&host.shard, now);
         host.plans.tick();
         let long: Vec<usize> = host.plans.long_ones().map(|of| of.connection).collect();
         long.into_iter().for_each(|slot| self.connections.stir(slot));
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         host.tick_applier();
         self.has_more_to_feed |= self.clients.feeds_wait();
-        let host = self.connections.port_mut();
+        let host = self.executor.port_mut();
         host.ship_log();
         let mut lost = Lost::default();
-        let shard = (&mut self.connections.port_mut().shard, now);
+        let shard = (&mut self.executor.port_mut().shard, now);
         self.clients.abandon_stalled(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
         self.look_at_replicas();
@@ -728,14 +740,17 @@ impl ShardLoop {
     /// Gives a connection to a thread that has much less to do, if this one is busy
     /// with several.
     fn give_away_connection(&mut self, instant: Instant) {
-        let host = self.connections.port();
+        let host = self.executor.port();
         let own = (host.number, host.handle().busy_ns.load(Ordering::Relaxed));
         let shares = host.shared.shards.iter().map(|shard| &shard.busy_share);
         let Some((to, share)) = self.balance.look(own, shares, instant) else { return };
         if self.drains.is_some() {
             return;
         }
-        let Some((stream, connection)) = self.connections.take_out(share) else { return };
+        let Some((stream, connection)) = self.connections.take_out(self.executor.port(), share)
+        else {
+            return;
+        };
         self.sleeper.forget(stream.as_fd());
         self.hand_over(to, Handed { stream, connection });
     }
@@ -743,7 +758,7 @@ impl ShardLoop {
     /// Hands a connection that was taken out to another thread, unless the server ends:
     /// that thread may have drained.
     fn hand_over(&mut self, to: usize, handed: Handed) {
-        let host = self.connections.port();
+        let host = self.executor.port();
         let (own, other) = (host.handle(), &host.shared.shards[to]);
         // The other thread drains after the server is marked as ending: either it still
         // counts this connection then, or the mark is seen here.
@@ -769,7 +784,7 @@ impl ShardLoop {
 
     /// Shows the thread of the cluster where the shard's log is, and who has it.
     fn report_to_cluster(&self) {
-        let host = self.connections.port();
+        let host = self.executor.port();
         if let Ok(mut report) = host.handle().cluster.lock() {
             host.acknowledging.report(&host.shard, &mut report);
         }
@@ -815,11 +830,10 @@ impl ShardLoop {
 /// the sockets have found since the last turn count, because the kernel reports them once.
 #[inline]
 fn has_work(
-    connections: &Connections<ClientStream, RespExecutor<ShardHost>>,
+    (host, connections): (&ShardHost, &RespConnections<ClientStream>),
     clients: &RingClients,
     agent: &Agent,
 ) -> bool {
-    let host = connections.port();
     !host.handle().inbox.is_empty()
         || host.has_jobs()
         || !connections.are_idle()

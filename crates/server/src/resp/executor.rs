@@ -5,7 +5,8 @@ use super::geo::answers::GeoAnswers;
 use super::host::{Host, Prefetch};
 use super::key_answers::KeyAnswers;
 use super::trees::places::TreePlaces;
-use remora_frontend::Answers;
+use crate::client_memory::HeldMemory;
+use remora_frontend::{Answers, Connections};
 use remora_index::hash::TableRef;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -15,6 +16,9 @@ use remora_resp::subscriptions::{Announcer, Event};
 
 /// The reply side of a RESP connection.
 pub type Responder = remora_frontend::Responder<Resp>;
+
+/// The RESP connections of one thread, over streams of this kind.
+pub type RespConnections<S> = Connections<S, Resp, HeldMemory>;
 
 /// Address and length of some bytes, to compare; the address is never followed.
 type BytesPlace = (usize, usize);

@@ -32,7 +32,7 @@ mod trees;
 mod users;
 
 pub(crate) use acceptor::RespClientHandler;
-pub use executor::RespExecutor;
+pub use executor::{RespConnections, RespExecutor};
 pub use host::{Host, Prefetch, Save};
 pub use remora_resp::commands::replication::RoleFacts;
 pub use remora_resp::request::{RoleRequest, Sections};

@@ -2,7 +2,7 @@
 
 use super::{Lost, ShardLoop};
 use crate::ring_waits::{Answered, is_of_rings};
-use remora_frontend::{OwnedReply, ShardPort, Token};
+use remora_frontend::{Executor, OwnedReply, ShardPort, Token};
 
 impl ShardLoop {
     /// Carries out what clients' sessions want done for such requests.
@@ -12,8 +12,8 @@ impl ShardLoop {
         if orders.is_empty() {
             return;
         }
-        let Self { connections, ring_waits, .. } = self;
-        let host = connections.port_mut();
+        let Self { executor, ring_waits, .. } = self;
+        let host = executor.port_mut();
         let slots = &host.shared.slots;
         for order in orders {
             let waits = &mut host.large_jobs.waits;
@@ -28,15 +28,15 @@ impl ShardLoop {
         if is_of_rings(&token) {
             return self.take_ring_reply(token, reply);
         }
-        if let Some(reply) = self.connections.port_mut().take_for_plan(&token, reply) {
-            self.connections.take_reply(token, reply);
+        if let Some(reply) = self.executor.port_mut().take_for_plan(&token, reply) {
+            self.connections.take_reply(&mut self.executor, token, reply);
         }
     }
 
     #[cold]
     fn take_ring_reply(&mut self, token: Token, reply: OwnedReply) {
-        let Self { connections, ring_waits, clients, .. } = self;
-        let host = connections.port_mut();
+        let Self { executor, ring_waits, clients, .. } = self;
+        let host = executor.port_mut();
         let now = host.now;
         let answered = ring_waits.answered(&mut host.large_jobs.waits, token, reply);
         host.hand_waits();

@@ -10,13 +10,15 @@ use crate::probes::{Probe, Probes};
 use crate::tasks::Coroutines;
 use remora_arena::{Owner, ReadView};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
-use remora_frontend::{Connection, ConnectionCounts, Connections, Here, Job, ShardPort, Token};
+use remora_frontend::{Connection, ConnectionCounts, Executor, Here, Job, ShardPort, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
-use remora_server::resp::{Host, Prefetch, RespExecutor, RoleFacts, RoleRequest, Save, Sections};
+use remora_server::resp::{
+    Host, Prefetch, RespConnections, RespExecutor, RoleFacts, RoleRequest, Save, Sections,
+};
 use remora_server::thread_counts::ThreadCounts;
 use remora_server::waits::Waits;
 use remora_walk::Memory;
@@ -244,7 +246,7 @@ impl Host for SimHost {
 }
 
 /// The connections of one thread.
-type RespConnections = Connections<ServerEnd, RespExecutor<SimHost>>;
+type OwnConnections = RespConnections<ServerEnd>;
 
 /// A world's state of the RESP connections of one shard's thread.
 struct OfThread {
@@ -331,18 +333,20 @@ impl Thread {
     /// Loops as the production thread does, until the server dies.
     fn run(self, host: SimHost) {
         let task = Coroutines.current().expect("it runs as a task");
-        let mut connections = RespConnections::new(RespExecutor::new(host));
+        let mut executor = RespExecutor::new(host);
+        let mut connections = OwnConnections::numbered_from(0);
         while !self.events.are_over() {
             if self.faults.strikes(Fault::RespStall) {
                 self.faults.pause(&self.world, task, 1..=100_000_000);
             }
-            self.await_shard(task, connections.port());
-            let deadline_ns = self.time_out(connections.port_mut());
-            let has_reply = connections.port().with_jobs(|jobs| jobs.has_reply()) == Some(true);
-            let has_reply = has_reply || connections.may_release();
+            self.await_shard(task, executor.port());
+            let deadline_ns = self.time_out(executor.port_mut());
+            let has_reply = executor.port().with_jobs(|jobs| jobs.has_reply()) == Some(true);
+            let has_reply =
+                has_reply || connections.may_release(executor.port().durable_sequence());
             if connections.are_idle() && !has_reply && self.has_no_event() {
                 let mailbox = |host: &SimHost| Arc::clone(&host.mailboxes);
-                let (mailboxes, home) = (mailbox(connections.port()), connections.port().home);
+                let (mailboxes, home) = (mailbox(executor.port()), executor.port().home);
                 *lock(&self.events.waiting) = Some(task);
                 mailboxes[home].set_connections_waiting(Some(task));
                 self.world.suspend_until(task, deadline_ns);
@@ -350,7 +354,7 @@ impl Thread {
                 mailboxes[home].set_connections_waiting(None);
                 continue;
             }
-            self.give_away(&mut connections);
+            self.give_away(&executor, &mut connections);
             for slot in std::mem::take(&mut *lock(&self.events.ended)) {
                 connections.announce_end(slot, false);
             }
@@ -358,14 +362,14 @@ impl Thread {
                 connections.stir(slot);
             }
             self.accept(&mut connections);
-            connections.port().with_jobs(ShardJobs::take_mail);
+            executor.port().with_jobs(ShardJobs::take_mail);
             while let Some((token, reply)) =
-                connections.port().with_jobs(ShardJobs::pop_reply).flatten()
+                executor.port().with_jobs(ShardJobs::pop_reply).flatten()
             {
-                connections.take_reply(token, reply);
+                connections.take_reply(&mut executor, token, reply);
             }
-            connections.serve(drop);
-            connections.port().with_jobs(ShardJobs::send_mail);
+            connections.serve(&mut executor, drop);
+            executor.port().with_jobs(ShardJobs::send_mail);
             // The time of the work.
             let takes_ns = self.world.draw(|random| random.within(&(200..=3_000)));
             self.faults.pause(&self.world, task, takes_ns..=takes_ns);
@@ -403,7 +407,7 @@ impl Thread {
             && lock(&self.events.accepted).is_empty()
     }
 
-    fn accept(&self, connections: &mut RespConnections) {
+    fn accept(&self, connections: &mut OwnConnections) {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         while let Some(accepted) = { lock(&self.events.accepted).pop_front() } {
             let Accepted { stream, connection } = accepted;
@@ -417,8 +421,8 @@ impl Thread {
 
     /// Now and then the thread gives a connection to another one, as if it had been
     /// the busier one.
-    fn give_away(&self, connections: &mut RespConnections) {
-        let home = connections.port().home;
+    fn give_away(&self, executor: &RespExecutor<SimHost>, connections: &mut OwnConnections) {
+        let home = executor.port().home;
         let others = self.all.len() as u64 - 1;
         let may = others > 0 && !self.events.are_over();
         if !may || !self.world.draw(|random| random.happens(GIVES_AWAY_PPM)) {
@@ -427,8 +431,10 @@ impl Thread {
         let (other, share) = self.world.draw(|random| {
             (1 + random.below(others) as usize, [0.25, 0.5, 1.0][random.below(3) as usize])
         });
-        let Some((stream, connection)) = connections.take_out(share) else { return };
-        connections.port().counts.connections_moved.add(1);
+        let Some((stream, connection)) = connections.take_out(executor.port(), share) else {
+            return;
+        };
+        executor.port().counts.connections_moved.add(1);
         let to = &self.all[(home + other) % self.all.len()];
         stream.hand_over(to, connection);
     }

@@ -2,13 +2,15 @@
 //! connections are served in between.
 
 use crate::large_jobs::LargeJobs;
-use crate::resp::{Host, Prefetch, RespExecutor, RoleFacts, RoleRequest, Save, Sections};
+use crate::resp::{
+    Host, Prefetch, RespConnections, RespExecutor, RoleFacts, RoleRequest, Save, Sections,
+};
 use crate::thread_counts::ThreadCounts;
 use crate::waits::Waits;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_frontend::{
-    ByteStream, Connection, ConnectionCounts, Connections, Here, Job, Order, ShardPort, Token,
+    ByteStream, Connection, ConnectionCounts, Executor, Here, Job, Order, ShardPort, Token,
 };
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -241,7 +243,8 @@ impl Host for Fake {
 }
 
 pub struct World {
-    pub connections: Connections<Pipe, RespExecutor<Fake>>,
+    pub executor: RespExecutor<Fake>,
+    pub connections: RespConnections<Pipe>,
     pub pipes: Vec<Pipe>,
 }
 
@@ -277,8 +280,11 @@ impl World {
             refuses_reads: false,
             refuses_changes: false,
         };
-        let mut world =
-            Self { connections: Connections::new(RespExecutor::new(host)), pipes: vec![] };
+        let mut world = Self {
+            executor: RespExecutor::new(host),
+            connections: RespConnections::numbered_from(0),
+            pipes: vec![],
+        };
         for serial in 1..=connections as u64 {
             let (pipe, peer) = (Pipe::default(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
             world.connections.add(pipe.clone(), Connection::new(peer, serial));
@@ -289,18 +295,18 @@ impl World {
 
     /// The server, to change what it is.
     pub fn host(&mut self) -> &mut Fake {
-        self.connections.port_mut()
+        self.executor.port_mut()
     }
 
     /// The facts of the cluster have changed: connections are told.
     pub fn tell(&mut self, facts: ClusterFacts) {
         self.host().cluster = Some(Arc::new(facts));
-        self.connections.tell(drop);
+        self.connections.tell(&mut self.executor, drop);
     }
 
     /// The shard's changes are durable up to this sequence.
     pub fn set_durable(&mut self, sequence: u64) {
-        self.connections.port_mut().shard.set_durable(sequence);
+        self.executor.port_mut().shard.set_durable(sequence);
     }
 
     pub fn send(&mut self, connection: usize, lines: &str) {
@@ -310,27 +316,27 @@ impl World {
 
     /// One turn of the connections that have something to do.
     pub fn serve(&mut self) {
-        while let Some((token, reply)) = self.connections.port_mut().jobs.pop_reply() {
-            self.connections.take_reply(token, reply);
+        while let Some((token, reply)) = self.executor.port_mut().jobs.pop_reply() {
+            self.connections.take_reply(&mut self.executor, token, reply);
         }
-        self.connections.serve(drop);
+        self.connections.serve(&mut self.executor, drop);
     }
 
     /// The server ends: bytes that have arrived are still read.
     pub fn stop_reading(&mut self) {
-        self.connections.stop_reading(drop);
+        self.connections.stop_reading(&mut self.executor, drop);
     }
 
     /// The shard begins the jobs that it has, and does one turn.
     pub fn begin(&mut self) {
-        let Fake { shard, jobs, waiting, .. } = self.connections.port_mut();
+        let Fake { shard, jobs, waiting, .. } = self.executor.port_mut();
         waiting.drain(..).for_each(|job| jobs.execute(shard, job, Now::default()));
         jobs.turn(shard, Now::default());
     }
 
     /// The shard does all that it was asked.
     pub fn execute(&mut self) {
-        let Fake { shard, jobs, waiting, .. } = self.connections.port_mut();
+        let Fake { shard, jobs, waiting, .. } = self.executor.port_mut();
         while let Some(job) = waiting.pop_front() {
             jobs.execute(shard, job, Now::default());
         }
@@ -364,7 +370,7 @@ impl World {
 
     /// How many connections are open, and how many were cut off.
     pub fn open(&self) -> (usize, u64) {
-        let cut_off = self.connections.port().counts.frontend.output_cut_off.get();
+        let cut_off = self.executor.port().counts.frontend.output_cut_off.get();
         (self.connections.open(), cut_off)
     }
 
@@ -377,7 +383,7 @@ impl World {
     /// Bytes on the heap that the shard keeps for objects and reads, once all that was
     /// removed is released.
     pub fn heap_bytes(&mut self) -> u64 {
-        let shard = &mut self.connections.port_mut().shard;
+        let shard = &mut self.executor.port_mut().shard;
         while shard.wants_release() {
             shard.release_some(Now::default());
         }
@@ -394,14 +400,14 @@ impl World {
             if self.is_done() {
                 return (self.written(connection), jobs);
             }
-            jobs += self.connections.port().waiting.len();
+            jobs += self.executor.port().waiting.len();
             self.execute();
         }
     }
 
     /// Whether nothing is asked, under way or to be served.
     pub fn is_done(&self) -> bool {
-        let Fake { jobs, waiting, .. } = self.connections.port();
+        let Fake { jobs, waiting, .. } = self.executor.port();
         let has_jobs = !waiting.is_empty() || jobs.has_replies() || jobs.has_work();
         self.connections.are_idle() && !has_jobs
     }
@@ -411,18 +417,18 @@ impl World {
         while !self.connections.are_idle() {
             self.serve();
         }
-        self.connections.port().waiting.len()
+        self.executor.port().waiting.len()
     }
 
     /// INFO's bytes of jobs and replies: those of connections, and those of the shard's results.
     pub fn pending_bytes(&self) -> (usize, usize) {
-        let Fake { jobs, counts, .. } = self.connections.port();
+        let Fake { jobs, counts, .. } = self.executor.port();
         (counts.frontend.pending_bytes.get() as usize, jobs.found_bytes())
     }
 
     /// Keys of the jobs about many that wait for the shard, and bytes of these jobs.
     pub fn waiting_keys(&self) -> (usize, usize) {
-        let jobs = self.connections.port().waiting.iter().map(|job| match &job.order {
+        let jobs = self.executor.port().waiting.iter().map(|job| match &job.order {
             Order::ExecuteEach(batch) => (batch.keys(), batch.bytes()),
             _ => (0, 0),
         });
@@ -431,35 +437,35 @@ impl World {
 
     /// Keys that were looked up so far or wait for the shard.
     pub fn keys_taken(&self) -> usize {
-        let here = self.connections.port().counts.keys_here.get();
+        let here = self.executor.port().counts.keys_here.get();
         (here + self.reads().0) as usize + self.waiting_keys().0
     }
 
     /// The connections' thread has this time, Unix ms.
     pub fn set_time(&mut self, unix_ms: u64) {
-        self.connections.port_mut().now.unix_ms = unix_ms;
+        self.executor.port_mut().now.unix_ms = unix_ms;
     }
 
     /// A second goes by, and requests may be idle for so many.
     pub fn pass_second(&mut self, upload_idle_s: u64) {
-        self.connections.count_idle(upload_idle_s, drop);
+        self.connections.count_idle(&mut self.executor, upload_idle_s, drop);
     }
 
     /// Whether connections wait for the rest of large requests, and how many of
     /// those were given up.
     pub fn parts(&self) -> (bool, u64) {
-        let abandoned = self.connections.port().counts.frontend.requests_abandoned.get();
+        let abandoned = self.executor.port().counts.frontend.requests_abandoned.get();
         (self.connections.wait_for_parts(), abandoned)
     }
 
     /// Hits of reads in memory, and of the shard.
     pub fn hits(&self) -> (u64, u64) {
-        let Fake { counts, shard, .. } = self.connections.port();
+        let Fake { counts, shard, .. } = self.executor.port();
         (counts.hits.get(), shard.stats().hits)
     }
 
     pub fn reads(&self) -> (u64, u64) {
-        let counts = &self.connections.port().counts;
+        let counts = &self.executor.port().counts;
         (counts.optimistic_reads.get(), counts.asked_reads.get())
     }
 }

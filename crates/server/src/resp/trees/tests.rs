@@ -3,6 +3,7 @@
 
 use crate::resp::tests::world::{World, add_row, request};
 use crate::resp::trees::places::{KEPT_NAME_BYTES, KEPT_NAMES};
+use remora_frontend::Executor;
 use remora_layout::limits::{CONNECTION_REQUESTS_PER_TURN, CONNECTIONS_PER_TURN};
 
 #[test]
@@ -161,7 +162,7 @@ fn a_thread_executes_commands_of_its_own_shard_at_once() {
     let replies = "+OK\r\n:2\r\n$1\r\n2\r\n+OK\r\n*3\r\n$1\r\n2\r\n$1\r\n1\r\n$-1\r\n:2\r\n:2\r\n";
     assert_eq!(world.call(0, lines), (replies.into(), 0));
     assert_eq!(world.reads(), (0, 0));
-    let counts = &world.connections.port().counts;
+    let counts = &world.executor.port().counts;
     // Each command once, however many keys it names.
     assert_eq!((counts.executed_here.get(), counts.commands.get()), (7, 7));
     assert_eq!(counts.keys_here.get(), 3 + 3 + 2);
@@ -195,7 +196,7 @@ fn a_turn_of_a_connection_and_of_all_is_bounded() {
     for connection in 0..40 {
         world.send(connection, &"PING\r\n".repeat(300));
     }
-    let commands = |world: &World| world.connections.port().counts.commands.get() as usize;
+    let commands = |world: &World| world.executor.port().counts.commands.get() as usize;
     world.serve();
     assert_eq!(commands(&world), CONNECTIONS_PER_TURN * CONNECTION_REQUESTS_PER_TURN);
     let quiet = 39;
@@ -221,19 +222,23 @@ fn a_connection_that_waits_for_nothing_goes_on_elsewhere() {
     for _ in 0..12 {
         world.call(2, "PING\r\n");
     }
-    assert!(world.connections.take_out(0.0).is_none(), "each has a larger share");
+    assert!(
+        world.connections.take_out(world.executor.port(), 0.0).is_none(),
+        "each has a larger share"
+    );
     for connection in [0, 1, 1, 2, 2, 2] {
         world.call(connection, "PING\r\n");
     }
     world.call(2, "SET k");
-    let (pipe, connection) = world.connections.take_out(0.7).expect("one of them");
+    let (pipe, connection) =
+        world.connections.take_out(world.executor.port(), 0.7).expect("one of them");
     assert_eq!((connection.responder().serial(), world.connections.open()), (3, 2));
     other.connections.add(pipe.clone(), connection);
     other.pipes.push(pipe);
     assert_eq!(other.call(1, " v\r\n"), ("+OK\r\n".into(), 0), "it had sent the half of it");
     assert_eq!(world.call(2, ""), (String::new(), 0));
     world.call(0, "PING\r\n");
-    assert!(world.connections.take_out(1.0).is_none(), "one alone stays");
+    assert!(world.connections.take_out(world.executor.port(), 1.0).is_none(), "one alone stays");
 }
 
 /// The shard's own thread reads in place the same bytes that other threads copy.
