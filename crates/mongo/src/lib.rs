@@ -20,9 +20,16 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod commands;
+pub mod cursors;
+pub mod fields;
+pub mod frontend;
 pub mod hello;
+mod ids;
 pub mod limits;
+pub mod query;
 pub mod reply;
+pub mod running;
 pub mod scram;
 pub mod validate;
 pub mod wire;

@@ -6,6 +6,7 @@ use crate::wire::{
 };
 use crate::writer::{DocumentWriter, write_document};
 use bson::cstr;
+use remora_document::DocumentError;
 use std::borrow::Cow;
 use thiserror::Error;
 
@@ -64,6 +65,11 @@ impl Envelope {
         Self { request_id, response_to: message.header.request_id, form }
     }
 
+    /// For an error that answers no message.
+    pub fn to_no_message() -> Self {
+        Self { request_id: 0, response_to: 0, form: Form::Msg { checksum: false } }
+    }
+
     /// For the error that is the reply to a refused message.
     pub fn to_refused(refused: &Refused, request_id: i32) -> Self {
         let form = match refused.header.opcode {
@@ -81,6 +87,14 @@ impl Envelope {
         &self,
         out: &mut Vec<u8>,
         fields: impl FnOnce(&mut DocumentWriter<'_>),
+    ) -> Result<(), ReplyTooLong> {
+        self.write_with(out, |out| write_document(out, fields))
+    }
+
+    fn write_with(
+        &self,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), ReplyTooLong> {
         let start = out.len();
         match self.form {
@@ -100,7 +114,7 @@ impl Envelope {
             }
         }
         let from = out.len();
-        write_document(out, fields);
+        write(out);
         let bytes = out.len() - from;
         if bytes > MAX_WIRE_DOCUMENT_BYTES {
             out.truncate(start);
@@ -115,6 +129,14 @@ impl Envelope {
             out.extend_from_slice(&sum.to_le_bytes());
         }
         Ok(())
+    }
+
+    /// Appends a reply with this body, a whole document.
+    ///
+    /// # Errors
+    /// As of [`Envelope::write`].
+    pub fn write_body(&self, out: &mut Vec<u8>, body: &[u8]) -> Result<(), ReplyTooLong> {
+        self.write_with(out, |out| out.extend_from_slice(body))
     }
 
     /// Appends a reply whose body has these fields and `ok: 1`.
@@ -146,8 +168,8 @@ const MAX_ERROR_BYTES: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{message}")]
 pub struct CommandError {
-    /// The code, by which drivers decide.
-    pub code: ErrorCode,
+    /// The code's number, by which drivers decide.
+    pub number: i32,
     /// The text, for people.
     pub message: Cow<'static, str>,
 }
@@ -155,7 +177,25 @@ pub struct CommandError {
 impl CommandError {
     /// An error with this text.
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into() }
+        Self::numbered(code.number(), message)
+    }
+
+    /// The same, with the number of a code that may have no name here.
+    pub fn numbered(number: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { number, message: message.into() }
+    }
+
+    /// The code, if it has a name here.
+    pub fn code(&self) -> Option<ErrorCode> {
+        ErrorCode::ALL.iter().copied().find(|code| code.number() == self.number)
+    }
+
+    /// The name of the code.
+    pub fn code_name(&self) -> Cow<'static, str> {
+        match self.code() {
+            Some(code) => code.name().into(),
+            None => format!("Location{}", self.number).into(),
+        }
     }
 
     /// Writes the body of the reply: `{ok: 0, errmsg, code, codeName}`.
@@ -166,8 +206,14 @@ impl CommandError {
         }
         reply.f64(cstr!("ok"), 0.0);
         reply.str(cstr!("errmsg"), &self.message[..end]);
-        reply.i32(cstr!("code"), self.code.number());
-        reply.str(cstr!("codeName"), self.code.name());
+        reply.i32(cstr!("code"), self.number);
+        reply.str(cstr!("codeName"), &self.code_name());
+    }
+}
+
+impl From<DocumentError> for CommandError {
+    fn from(error: DocumentError) -> Self {
+        Self::numbered(error.code(), error.message().to_owned())
     }
 }
 
@@ -250,12 +296,15 @@ error_codes! {
     NotImplemented = 238 "NotImplemented": "Not written yet.";
     ConversionFailure = 241 "ConversionFailure": "A value cannot be converted.";
     NoSuchTransaction = 251 "NoSuchTransaction": "There is no such transaction.";
+    QueryExceededMemoryLimit = 292 "QueryExceededMemoryLimitNoDiskUseAllowed": "A sort or a group needs more memory than it may.";
     UnsupportedOpQueryCommand = 352 "UnsupportedOpQueryCommand": "A command in an OP_QUERY.";
     NotWritablePrimary = 10107 "NotWritablePrimary": "This server does not take writes.";
     BsonObjectTooLarge = 10334 "BSONObjectTooLarge": "A document is too long.";
     DuplicateKey = 11000 "DuplicateKey": "A unique index has the key already.";
     InterruptedAtShutdown = 11600 "InterruptedAtShutdown": "The server ended during the command.";
     Interrupted = 11601 "Interrupted": "The command was ended.";
+    CursorInUse = 12051 "CursorInUse": "A batch of the cursor is being made.";
+    NotPrimaryNoSecondaryOk = 13435 "NotPrimaryNoSecondaryOk": "This server does not take reads.";
     DuplicateField = 40413 "IDLDuplicateField": "A field of the command stands twice.";
     MissingField = 40414 "IDLFailedToParse": "A field of the command is missing.";
     UnknownField = 40415 "IDLUnknownField": "The command has no such field.";

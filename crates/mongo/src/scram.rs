@@ -483,6 +483,12 @@ fn is_nonce(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
+/// A number that does not show which one comes next to those without the secret.
+pub(crate) fn keyed_number(secret: &[u8; KEY_BYTES], of: u64) -> i64 {
+    let mac = hmac(secret, &[b"cursor", &of.to_le_bytes()]);
+    mac.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))
+}
+
 fn hmac(key: &[u8; KEY_BYTES], parts: &[&[u8]]) -> Key {
     let mut mac = Hmac::<Sha256>::new(&padded(key));
     parts.iter().for_each(|part| mac.update(part));

@@ -3,14 +3,16 @@
 //! `bson`'s own buffers copy each document into the one around it. Here the lengths are set when a
 //! document ends, so that a batch of results is copied once.
 
-use bson::RawDocument;
 use bson::oid::ObjectId;
 use bson::raw::CStr;
+use bson::raw::RawBsonRef;
 use bson::spec::ElementType;
+use bson::{RawDocument, RawDocumentBuf};
 use std::io::Write as _;
 
 const LENGTH_BYTES: usize = 4;
 const BINARY_GENERIC: u8 = 0;
+const BINARY_UUID: u8 = 4;
 
 /// Appends one document to a buffer.
 ///
@@ -61,6 +63,30 @@ impl DocumentWriter<'_> {
     pub fn i64(&mut self, key: &CStr, value: i64) {
         self.key(ElementType::Int64, key);
         self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Appends a count, with 32 bits if it fits, as MongoDB does.
+    pub fn count(&mut self, key: &CStr, value: u64) {
+        match i32::try_from(value) {
+            Ok(value) => self.i32(key, value),
+            Err(_) => self.i64(key, i64::try_from(value).unwrap_or(i64::MAX)),
+        }
+    }
+
+    /// Appends a UUID.
+    pub fn uuid(&mut self, key: &CStr, value: &[u8; 16]) {
+        self.key(ElementType::Binary, key);
+        self.out.extend_from_slice(&(value.len() as i32).to_le_bytes());
+        self.out.push(BINARY_UUID);
+        self.out.extend_from_slice(value);
+    }
+
+    /// Appends any value.
+    pub fn value(&mut self, key: &CStr, value: RawBsonRef<'_>) {
+        let mut one = RawDocumentBuf::new();
+        one.append(key, value);
+        let bytes = one.as_bytes();
+        self.out.extend_from_slice(&bytes[LENGTH_BYTES..bytes.len() - 1]);
     }
 
     /// Appends a floating-point number.
@@ -149,6 +175,12 @@ impl ArrayWriter<'_> {
     pub fn str(&mut self, value: &str) {
         self.key(ElementType::String);
         write_str(self.out, value);
+    }
+
+    /// Appends a number of 32 bits.
+    pub fn i32(&mut self, value: i32) {
+        self.key(ElementType::Int32);
+        self.out.extend_from_slice(&value.to_le_bytes());
     }
 
     /// Appends a number of 64 bits.

@@ -12,7 +12,7 @@ fn view<T>(sections: &[Vec<u8>], look: impl FnOnce(Result<Command<'_>, CommandEr
 }
 
 fn code(document: &RawDocumentBuf) -> ErrorCode {
-    view(&[body(document.as_bytes())], |command| command.unwrap_err().code)
+    view(&[body(document.as_bytes())], |command| command.unwrap_err().code().unwrap())
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn fields_that_every_command_may_have() {
         assert_eq!(command.i64("limit"), Ok(Some(5)));
         assert_eq!(command.bool("singleBatch"), Ok(Some(true)));
         assert_eq!(command.str("missing"), Ok(None));
-        assert_eq!(command.i64("n").unwrap_err().code, ErrorCode::BadValue);
+        assert_eq!(command.i64("n").unwrap_err().code(), Some(ErrorCode::BadValue));
         let error = command.str("filter").unwrap_err();
-        assert_eq!(error.code, ErrorCode::TypeMismatch);
+        assert_eq!(error.code(), Some(ErrorCode::TypeMismatch));
         let text = "BSON field 'filter' is the wrong type 'object', expected type 'string'";
         assert_eq!(error.message, text);
     });
@@ -51,7 +51,7 @@ fn wrong_commands() {
     let ping = rawdoc! { "ping": 1, "$db": "d" };
     view(&[body(ping.as_bytes())], |command| {
         let error = command.unwrap().collection().unwrap_err();
-        assert_eq!(error.code, ErrorCode::InvalidNamespace);
+        assert_eq!(error.code(), Some(ErrorCode::InvalidNamespace));
     });
 }
 
@@ -62,11 +62,11 @@ fn duplicates_are_refused() {
     assert_eq!(code(&twice), ErrorCode::DuplicateField);
     let insert = rawdoc! { "insert": "c", "$db": "d", "documents": [] };
     let beside = [body(insert.as_bytes()), sequence("documents", &[])];
-    let code = view(&beside, |command| command.unwrap_err().code);
+    let code = view(&beside, |command| command.unwrap_err().code().unwrap());
     assert_eq!(code, ErrorCode::DuplicateField);
     let insert = rawdoc! { "insert": "c", "$db": "d" };
     let two = [sequence("a", &[]), body(insert.as_bytes()), sequence("a", &[])];
-    let code = view(&two, |command| command.unwrap_err().code);
+    let code = view(&two, |command| command.unwrap_err().code().unwrap());
     assert_eq!(code, ErrorCode::DuplicateField);
 }
 
@@ -100,9 +100,9 @@ fn documents_are_the_same_in_body_and_sequence() {
                 command.documents("documents").unwrap().map(Result::unwrap).collect();
             assert_eq!(found, [&*one, &*two]);
             let missing = command.documents("updates").unwrap_err();
-            assert_eq!(missing.code, ErrorCode::MissingField);
+            assert_eq!(missing.code(), Some(ErrorCode::MissingField));
             let number = command.documents("n").unwrap_err();
-            assert_eq!(number.code, ErrorCode::TypeMismatch);
+            assert_eq!(number.code(), Some(ErrorCode::TypeMismatch));
         });
     }
     let numbers = rawdoc! { "insert": "c", "$db": "d", "documents": [{}, 5] };

@@ -105,7 +105,7 @@ fn commands_of_mongodb() {
     let message = whole(&bytes);
     let command = Command::of(&op_msg(&message)).unwrap();
     assert!(conversation.resume(&command).unwrap().done);
-    assert_eq!(conversation.resume(&command).unwrap_err().code, ErrorCode::ProtocolError);
+    assert_eq!(conversation.resume(&command).unwrap_err().code(), Some(ErrorCode::ProtocolError));
 }
 
 #[test]

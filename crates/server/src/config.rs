@@ -59,6 +59,8 @@ pub struct Config {
     pub tls: Option<TlsSettings>,
     /// Address of the RESP listener; port 0 takes a free one.
     pub resp_address: SocketAddr,
+    /// Address of the listener for MongoDB's protocol; port 0 takes a free one. `None`: there is none.
+    pub mongo_address: Option<SocketAddr>,
     /// Path of the Unix socket on which clients ask for shared memory.
     pub socket_path: PathBuf,
     /// Address on which clients ask for sessions over TCP; port 0 takes a free one. `None`: no
@@ -135,6 +137,7 @@ impl Config {
             shm_users: Vec::new(),
             tls: None,
             resp_address: SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)),
+            mongo_address: None,
             socket_path: directory.join("socket"),
             fabric_address: None,
             rdma_devices: Vec::new(),

@@ -10,16 +10,17 @@
 //! The protocol of the rings wakes the receiver: [`remora_fabric::shm::asleep`].
 
 use crate::acknowledging::Requirement;
+use crate::client_stream::ClientStream;
 use crate::disk::SnapshotPort;
 use crate::following::{Batch, RoleStep};
 use crate::mail_queues::{MailQueues, bits};
-use crate::resp::ClientStream;
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
 use crossbeam_queue::SegQueue;
 use remora_fabric::shm::Bell;
 use remora_frontend::{Connection, Job, OwnedReply, Token};
 use remora_layout::limits::MAIL_UNDER_WAY;
+use remora_mongo::frontend::Mongo;
 use remora_resp::Resp;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -32,6 +33,8 @@ pub enum Message {
     Detach(u64),
     /// A RESP connection to serve.
     Serve(Box<Handed>),
+    /// A connection of MongoDB's protocol to serve.
+    ServeMongo(Box<HandedMongo>),
     /// How far changes are durable, and on the disk.
     Durable {
         /// The last durable sequence.
@@ -83,6 +86,14 @@ pub struct Handed {
     pub stream: ClientStream,
     /// Its state.
     pub connection: Connection<Resp>,
+}
+
+/// The same of MongoDB's protocol.
+pub struct HandedMongo {
+    /// Its stream, which does not block.
+    pub stream: ClientStream,
+    /// Its state.
+    pub connection: Connection<Mongo>,
 }
 
 /// Most emptied mail that a thread keeps for its next messages; none with room for more than

@@ -3,6 +3,7 @@
 use crate::accept_loop::{AcceptLoop, ClientHandler};
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
+use crate::clients::ServedClients;
 use crate::clock::{Clock, wall_unix_ms};
 use crate::cluster::{ClusterState, ClusterThread};
 use crate::config::{Config, Data, Wanted};
@@ -15,11 +16,12 @@ use crate::file_watch::FileWatch;
 use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
 use crate::joint_gate::JointPlaces;
+use crate::mongo::MongoClients;
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
 use crate::replica_view::{ReplicaView, TurnView};
-use crate::resp::RespClientHandler;
+use crate::resp::RespClients;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
@@ -43,6 +45,7 @@ use remora_layout::limits::{
     SMALLEST_CHUNK_BUCKETS, TCP_BACKLOG,
 };
 use remora_layout::slot::SlotTable;
+use remora_mongo::running::MongoServer;
 use remora_resp::cluster::ClusterFacts;
 use remora_storage::{Directory, GroupCommit, Lock, Promise};
 use std::net::{SocketAddr, TcpListener};
@@ -155,6 +158,8 @@ impl Server {
         // Errors from here on are not caused by the settings.
         let listener = bind_tcp(config.resp_address)?;
         config.resp_address = listener.local_addr()?;
+        let mongo = config.mongo_address.map(bind_tcp).transpose()?;
+        config.mongo_address = mongo.as_ref().map(TcpListener::local_addr).transpose()?;
         let fabric = config.fabric_address.map(bind_tcp).transpose()?;
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
@@ -186,6 +191,7 @@ impl Server {
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
             resp_address: config.resp_address,
+            mongo: config.mongo_address.map(|_| mongo_server(&clock)).transpose()?,
             users,
             tls,
             config,
@@ -214,7 +220,7 @@ impl Server {
             verbs_traffic: TrafficSums::default(),
         });
         let mut server = Self::begin(shared, (socket, commit), data)?;
-        server.spawn(loops, &places, unix, fabric, listener)?;
+        server.spawn(loops, &places, unix, fabric, (listener, mongo))?;
         server.begin_roles()
     }
 
@@ -275,7 +281,7 @@ impl Server {
         places: &[ShardPlacement],
         unix: UnixListener,
         fabric: Option<TcpListener>,
-        listener: TcpListener,
+        (listener, mongo): (TcpListener, Option<TcpListener>),
     ) -> Result<(), StartError> {
         let (placed, all_placed) = mpsc::channel();
         for (number, ((shard, sleeper), place)) in loops.into_iter().zip(places).enumerate() {
@@ -306,7 +312,10 @@ impl Server {
         let control = Control::new(Arc::clone(&self.shared), poll, unix, network)?;
         let thread = vital_thread::spawn("control", move || control.run())?;
         self.control = Some(thread);
-        self.spawn_acceptor("acceptor", listener, RespClientHandler::new())?;
+        self.spawn_acceptor("acceptor", listener, ServedClients::<RespClients>::new())?;
+        if let Some(listener) = mongo {
+            self.spawn_acceptor("mongo-acceptor", listener, ServedClients::<MongoClients>::new())?;
+        }
         Ok(())
     }
 
@@ -338,6 +347,11 @@ impl Server {
     /// The RESP address.
     pub fn resp_address(&self) -> SocketAddr {
         self.shared.resp_address
+    }
+
+    /// The address for MongoDB's protocol, if the server speaks it.
+    pub fn mongo_address(&self) -> Option<SocketAddr> {
+        self.shared.config.mongo_address
     }
 
     /// The address for sessions over TCP, if there are any.
@@ -412,6 +426,16 @@ impl Server {
         }
         self.lock = None;
     }
+}
+
+/// What MongoDB's commands know of a server that starts now.
+fn mongo_server(clock: &Clock) -> std::io::Result<Arc<MongoServer>> {
+    let mut random = [0; 32];
+    if !crate::random::fill(&mut random) {
+        return Err(std::io::Error::other("the kernel gives no random bytes"));
+    }
+    let of = (env!("CARGO_PKG_VERSION"), std::process::id());
+    Ok(Arc::new(MongoServer::new(of, clock.now().unix_ms, random)))
 }
 
 impl Drop for Server {

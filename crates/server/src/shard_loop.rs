@@ -17,13 +17,15 @@ mod ring_waits;
 use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
+use crate::client_stream::ClientStream;
 use crate::config::Wake;
 use crate::following::RoleStep;
-use crate::inbox::{Handed, Mail, Message};
+use crate::inbox::{Handed, HandedMongo, Mail, Message};
 use crate::mail_queues::receive;
+use crate::mongo::MongoThread;
 use crate::plans::Asker;
 use crate::polling::Polling;
-use crate::resp::{ClientStream, RespConnections, RespExecutor, ShardHost};
+use crate::resp::{RespConnections, RespExecutor, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::ring_waits::RingWaits;
@@ -63,6 +65,8 @@ pub struct ShardLoop {
     /// Executes the requests of RESP connections, and owns the shard.
     executor: RespExecutor<ShardHost>,
     connections: RespConnections<ClientStream>,
+    /// Connections of MongoDB's protocol.
+    mongo: MongoThread,
     sleeper: Sleeper,
     clients: RingClients,
     ring_waits: RingWaits,
@@ -120,6 +124,7 @@ impl ShardLoop {
             agent: Agent::new(Arc::clone(&shared), number),
             executor: RespExecutor::new(ShardHost::new(shared, number, shard)),
             connections: RespConnections::numbered_from(0),
+            mongo: MongoThread::new(),
             sleeper,
             clients: RingClients::new(marked),
             ring_waits: RingWaits::new(number),
@@ -212,7 +217,9 @@ impl ShardLoop {
     fn turn(&mut self) -> (Turn, Option<Instant>) {
         let is_due = self.has_more_to_feed || std::mem::take(&mut self.has_released);
         let is_due = is_due || (!self.later.is_empty() && !self.host().is_held());
-        if !is_due && !has_work((self.host(), &self.connections), &self.clients, &self.agent) {
+        let Self { connections, mongo, clients, agent, .. } = self;
+        let are_idle = connections.are_idle() && mongo.are_idle();
+        if !is_due && !has_work((self.executor.port(), are_idle), clients, agent) {
             return (Turn::Idle, None);
         }
         let host = self.executor.port_mut();
@@ -233,8 +240,9 @@ impl ShardLoop {
         }
         let rings = self.serve_rings(now, started);
         let sleeper = &self.sleeper;
-        let served =
-            self.connections.serve(&mut self.executor, |gone| sleeper.forget(gone.as_fd())) as u64;
+        let close = |gone: ClientStream| sleeper.forget(gone.as_fd());
+        let served = self.connections.serve(&mut self.executor, close);
+        let served = (served + self.mongo.serve(self.executor.port_mut(), close)) as u64;
         self.executor.port_mut().serve_waiters();
         self.answer_ring_waits();
         self.take_own_replies();
@@ -285,6 +293,7 @@ impl ShardLoop {
                     self.detach(now, |session| session.session == number);
                 }
                 Message::Serve(handed) => self.take_connection(*handed),
+                Message::ServeMongo(handed) => self.take_mongo_connection(*handed),
                 Message::Durable { durable, synced } => {
                     let host = self.executor.port_mut();
                     host.acknowledging.set_kept(&mut host.shard, durable);
@@ -306,7 +315,9 @@ impl ShardLoop {
                 }
                 Message::News => {
                     let sleeper = &self.sleeper;
-                    self.connections.tell(&mut self.executor, |gone| sleeper.forget(gone.as_fd()));
+                    let close = |gone: ClientStream| sleeper.forget(gone.as_fd());
+                    self.connections.tell(&mut self.executor, close);
+                    self.mongo.tell(self.executor.port_mut(), close);
                 }
                 Message::RoleAnswer(token, reply) => {
                     self.connections.take_reply(&mut self.executor, token, reply)
@@ -316,8 +327,9 @@ impl ShardLoop {
                     self.drains = Some((Instant::now() + DRAIN, done));
                     self.end_waits();
                     let sleeper = &self.sleeper;
-                    self.connections
-                        .stop_reading(&mut self.executor, |gone| sleeper.forget(gone.as_fd()));
+                    let close = |gone: ClientStream| sleeper.forget(gone.as_fd());
+                    self.connections.stop_reading(&mut self.executor, close);
+                    self.mongo.stop_reading(self.executor.port_mut(), close);
                     self.end_drain(Instant::now());
                 }
                 Message::Stop => self.stopping = true,
@@ -375,7 +387,9 @@ impl ShardLoop {
         host.large_jobs.give_up_waiting(&mut host.shard);
         host.plans.end_all(Status::TryAgain);
         let sleeper = &self.sleeper;
-        self.connections.end_holding(&mut self.executor, |gone| sleeper.forget(gone.as_fd()));
+        let close = |gone: ClientStream| sleeper.forget(gone.as_fd());
+        self.connections.end_holding(&mut self.executor, close);
+        self.mongo.end_holding(self.executor.port_mut(), close);
         self.end_ring_waits();
         self.detach(now, RingSession::end_if_pending);
         self.host().shared.wake_control();
@@ -489,6 +503,22 @@ impl ShardLoop {
         }
     }
 
+    fn take_mongo_connection(&mut self, handed: HandedMongo) {
+        let HandedMongo { stream, connection } = handed;
+        let slot = self.mongo.connections().next_slot();
+        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u64) {
+            tracing::warn!(%error, "cannot watch a connection of MongoDB's protocol");
+            self.host().handle().connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.mongo.add(stream, connection);
+        if self.drains.is_some() {
+            let sleeper = &self.sleeper;
+            let close = |gone: ClientStream| sleeper.forget(gone.as_fd());
+            self.mongo.stop_reading_of(self.executor.port_mut(), slot, close);
+        }
+    }
+
     fn attach(&mut self, mut session: RingSession) {
         let shared = &self.host().shared;
         let config = &shared.config;
@@ -563,8 +593,8 @@ impl ShardLoop {
         self.clients.release(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
         // What has found no room is looked at again, as all work of clients is.
-        self.has_released =
-            self.connections.holds_replies() || self.host().large_jobs.held_replies() > 0;
+        let hold = self.connections.holds_replies() || self.mongo.holds_replies();
+        self.has_released = hold || self.host().large_jobs.held_replies() > 0;
     }
 
     /// Lets replies leave that wait for what replicas have stored.
@@ -597,7 +627,8 @@ impl ShardLoop {
     /// Looks at the sockets without sleeping, after this many turns.
     fn look_at_sockets(&mut self, after_turns: u32) {
         self.turns += 1;
-        let has_sockets = self.connections.open() > 0 || !self.agent.is_idle();
+        let open = self.connections.open() + self.mongo.open();
+        let has_sockets = open > 0 || !self.agent.is_idle();
         if self.turns > after_turns && has_sockets {
             self.turns = 0;
             self.host().handle().thread.socket_looks.add(1);
@@ -629,14 +660,16 @@ impl ShardLoop {
             // A limit would be a timer for each sleep: for each request that one follows.
             (None, true) if self.ticker.arm(Instant::now()) => None,
             (None, true) => Some(SLEEPING_TICK),
-            (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
+            (None, false) => self.waits_for_parts().then_some(IDLE_LOOK),
         };
         let timeout = self.arm_alarm(timeout);
         let (host, clients, agent) = (self.executor.port(), &self.clients, &self.agent);
         let before = self.sleeper.sleeps();
         let has_more = self.has_more_to_feed || self.has_released;
-        self.sleeper
-            .sleep(timeout, || has_more || has_work((host, &self.connections), clients, agent));
+        self.sleeper.sleep(timeout, || {
+            let are_idle = self.connections.are_idle() && self.mongo.are_idle();
+            has_more || has_work((host, are_idle), clients, agent)
+        });
         let sleeps = self.sleeper.sleeps() - before;
         count_alone(&host.handle().sleeps, sleeps);
         host.handle().thread.socket_looks.add(sleeps);
@@ -680,6 +713,14 @@ impl ShardLoop {
                 continue;
             }
             let slot = event.name as usize;
+            if MongoThread::has_slot(slot) {
+                let connections = self.mongo.connections();
+                if event.is_end {
+                    connections.announce_end(slot, event.is_gone);
+                }
+                connections.stir(slot);
+                continue;
+            }
             if event.is_end {
                 self.connections.announce_end(slot, event.is_gone);
             }
@@ -695,13 +736,19 @@ impl ShardLoop {
         if self.next_deadline_ms().is_some() {
             self.time_out_waits(instant);
         }
-        if self.connections.wait_for_parts() && instant - self.last_idle_look >= IDLE_LOOK {
+        if self.waits_for_parts() && instant - self.last_idle_look >= IDLE_LOOK {
             self.last_idle_look = instant;
             let upload_idle_s = self.host().shared.config.upload_idle_s;
             let sleeper = &self.sleeper;
-            self.connections
-                .count_idle(&mut self.executor, upload_idle_s, |gone| sleeper.forget(gone.as_fd()));
+            let close = |gone: ClientStream| sleeper.forget(gone.as_fd());
+            self.connections.count_idle(&mut self.executor, upload_idle_s, close);
+            self.mongo.count_idle(self.executor.port_mut(), upload_idle_s, close);
         }
+    }
+
+    /// Whether connections wait for the rest of something long.
+    fn waits_for_parts(&self) -> bool {
+        self.connections.wait_for_parts() || self.mongo.wait_for_parts()
     }
 
     fn tick(&mut self, instant: Instant) {
@@ -797,6 +844,7 @@ impl ShardLoop {
         let held = self.clients.held_replies();
         let host = self.host();
         let held = held + host.large_jobs.held_replies() + self.connections.held_replies();
+        let held = held + self.mongo.held_replies();
         let handle = host.handle();
         count_alone(&handle.doorbells, rung);
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
@@ -829,14 +877,10 @@ impl ShardLoop {
 /// Whether a turn has work. Also the last scan before the thread sleeps: events that its looks at
 /// the sockets have found since the last turn count, because the kernel reports them once.
 #[inline]
-fn has_work(
-    (host, connections): (&ShardHost, &RespConnections<ClientStream>),
-    clients: &RingClients,
-    agent: &Agent,
-) -> bool {
+fn has_work((host, are_idle): (&ShardHost, bool), clients: &RingClients, agent: &Agent) -> bool {
     !host.handle().inbox.is_empty()
         || host.has_jobs()
-        || !connections.are_idle()
+        || !are_idle
         || (host.shard.wants_release() && !host.is_held())
         || agent.has_work()
         || (clients.has_work() && !host.is_held())

@@ -28,6 +28,7 @@ use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, tcp, verbs};
 use remora_layout::immediate::{self, Kind};
 use remora_layout::slot::SlotTable;
+use remora_mongo::running::MongoServer;
 use remora_resp::cluster::ClusterFacts;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -148,6 +149,8 @@ pub struct Shared {
     pub config: Config,
     /// The address that RESP listens on.
     pub resp_address: SocketAddr,
+    /// What MongoDB's commands know of the server, if it speaks that protocol.
+    pub mongo: Option<Arc<MongoServer>>,
     /// The address on which clients ask for sessions over TCP.
     pub fabric_address: Option<SocketAddr>,
     /// The time.

@@ -8,6 +8,20 @@ pub const MAX_DOCUMENT_REQUEST_BYTES: usize = MAX_DOCUMENT_BYTES + (64 << 10);
 pub const MAX_INDEX_NAME_BYTES: usize = 128;
 /// Indexes of a collection, that of `_id` among them, as in MongoDB: a change may touch them all.
 pub const MAX_INDEXES: usize = 64;
+/// Cursors that are open at a server: each may keep a batch.
+pub const MAX_CURSORS: usize = 10_000;
+/// Bytes that they keep together: sorted results, and what a batch had no room for.
+pub const MAX_CURSOR_BYTES: usize = 512 << 20;
+/// After so long without a request for it a cursor ends, as in MongoDB: 10 minutes.
+pub const CURSOR_IDLE_MS: u64 = 600_000;
+/// Documents of the first batch of a query that asks for no number, as in MongoDB.
+pub const FIRST_BATCH_DOCUMENTS: usize = 101;
+/// Bytes of documents in one step of an insertion: what a shard takes in at once.
+pub const INSERT_STEP_BYTES: usize = 256 << 10;
+/// Documents in one step of an insertion.
+pub const INSERT_STEP_DOCUMENTS: usize = 128;
+/// Bytes of documents that are sorted in memory, as in MongoDB.
+pub const MAX_SORT_BYTES: usize = 100 << 20;
 /// Levels of documents and arrays in a document, the document itself included, as in MongoDB. It
 /// bounds the recursion of all code that reads documents.
 pub const MAX_DOCUMENT_DEPTH: usize = 100;

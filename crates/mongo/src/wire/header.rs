@@ -35,7 +35,7 @@ impl Header {
     ///
     /// # Errors
     /// The length, if it is out of bounds.
-    pub(super) fn read(bytes: &[u8; HEADER_BYTES]) -> Result<Self, i32> {
+    pub(crate) fn read(bytes: &[u8; HEADER_BYTES]) -> Result<Self, i32> {
         let (numbers, _) = bytes.as_chunks::<4>();
         let [length, request_id, response_to, opcode] =
             [0, 1, 2, 3].map(|at| i32::from_le_bytes(numbers[at]));

@@ -124,6 +124,9 @@ fn announce(settings: &Settings, server: &Server) {
         None => info!("nothing is kept: without data_dir the data end with the server"),
     }
     info!("RESP on {resp}, shared memory by {socket}");
+    if let Some(address) = server.mongo_address() {
+        info!("MongoDB's protocol on {address}");
+    }
     if let Some(address) = server.fabric_address() {
         info!("sessions over TCP on {address}");
         let devices = server.rdma_devices();
@@ -147,7 +150,9 @@ fn announce(settings: &Settings, server: &Server) {
         some => format!(" min_replicas={some} replica_acks={}", settings.replica_acks),
     };
     let fabric = server.fabric_address().map(|of| format!(" fabric={of}")).unwrap_or_default();
-    let line =
-        format!("ready resp={resp} socket={socket} pid={pid}{fabric} durability={kept}{replicas}");
+    let mongo = server.mongo_address().map(|of| format!(" mongo={of}")).unwrap_or_default();
+    let line = format!(
+        "ready resp={resp} socket={socket} pid={pid}{fabric}{mongo} durability={kept}{replicas}"
+    );
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -67,6 +67,10 @@ pub struct Layer {
     /// Port of the RESP listener; 0 takes a free one [default: 7379].
     #[arg(long, env = "REMORA_PORT", value_name = "PORT")]
     pub port: Option<u16>,
+    /// Port of the listener for MongoDB's drivers, at the same address; 0 takes a
+    /// free one [default: none].
+    #[arg(long, env = "REMORA_MONGO_PORT", value_name = "PORT")]
+    pub mongo_port: Option<u16>,
     /// File of users and their rights, a line `user NAME rules` for each, as
     /// Redis's aclfile. It is read again whenever it changes [default: none].
     #[arg(long, env = "REMORA_USERS", value_name = "FILE")]
@@ -326,6 +330,7 @@ impl Layer {
         Self {
             bind: self.bind.or(below.bind),
             port: self.port.or(below.port),
+            mongo_port: self.mongo_port.or(below.mongo_port),
             users: self.users.or(below.users),
             requirepass: self.requirepass.or(below.requirepass),
             peer_user: self.peer_user.or(below.peer_user),
@@ -394,6 +399,9 @@ pub struct Settings {
     pub bind: IpAddr,
     /// Port of the RESP listener.
     pub port: u16,
+    /// Port of the listener for MongoDB's drivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mongo_port: Option<u16>,
     /// The users' file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<PathBuf>,
@@ -547,6 +555,7 @@ impl Settings {
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),
+            mongo_port: layer.mongo_port,
             users: named_file(layer.users),
             requirepass: layer.requirepass,
             peer_user: layer.peer_user.filter(|name| !name.is_empty()),
@@ -892,6 +901,7 @@ impl Settings {
     pub fn to_config(&self) -> remora_server::Config {
         remora_server::Config {
             resp_address: SocketAddr::new(self.bind, self.port),
+            mongo_address: self.mongo_port.map(|port| SocketAddr::new(self.bind, port)),
             socket_path: self.socket.clone(),
             fabric_address: self.fabric_address,
             transport: self.transport.wanted(),

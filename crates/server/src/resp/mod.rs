@@ -27,17 +27,15 @@ mod shard_host;
 mod sort;
 mod sort_job;
 mod steps;
-mod stream;
 mod trees;
 mod users;
 
-pub(crate) use acceptor::RespClientHandler;
+pub(crate) use acceptor::RespClients;
 pub use executor::{RespConnections, RespExecutor};
 pub use host::{Host, Prefetch, Save};
 pub use remora_resp::commands::replication::RoleFacts;
 pub use remora_resp::request::{RoleRequest, Sections};
 pub(crate) use shard_host::ShardHost;
-pub(crate) use stream::ClientStream;
 
 #[cfg(test)]
 mod tests;

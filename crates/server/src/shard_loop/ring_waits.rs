@@ -1,6 +1,7 @@
 //! The thread's requests over rings that wait for keys of several shards.
 
 use super::{Lost, ShardLoop};
+use crate::mongo::MongoThread;
 use crate::ring_waits::{Answered, is_of_rings};
 use remora_frontend::{Executor, OwnedReply, ShardPort, Token};
 
@@ -27,6 +28,9 @@ impl ShardLoop {
     pub(super) fn take_reply(&mut self, token: Token, reply: OwnedReply) {
         if is_of_rings(&token) {
             return self.take_ring_reply(token, reply);
+        }
+        if MongoThread::has_slot(token.connection) {
+            return self.mongo.take_reply(self.executor.port_mut(), token, reply);
         }
         if let Some(reply) = self.executor.port_mut().take_for_plan(&token, reply) {
             self.connections.take_reply(&mut self.executor, token, reply);

@@ -1,4 +1,4 @@
-//! A RESP client's stream of bytes: plain, or TLS.
+//! A client's stream of bytes: plain, or TLS.
 
 use crate::address_limit::AddressPermit;
 use remora_frontend::ByteStream;

@@ -1,0 +1,171 @@
+//! `find`, `count` and `distinct`.
+
+use super::cursor::{FirstBatch, first_batch_size};
+use super::{Right, Spec};
+use crate::command::Command;
+use crate::fields::namespace;
+use crate::query::{Query, Wanted, write_hint};
+use crate::reply::{CommandError, ErrorCode};
+use crate::running::{Begun, Context, Running, Step, ask, done, ok_body};
+use crate::writer::write_document;
+use bson::raw::RawBsonRef;
+use bson::{RawDocument, RawDocumentBuf, cstr};
+use remora_frontend::OwnedReply;
+use remora_protocol::Items;
+use remora_protocol::collection::CollectionCommand;
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec {
+        names: &["find"],
+        summary: "Finds documents.",
+        right: Right::Collection("doc.find"),
+        fields: &[
+            "filter",
+            "sort",
+            "skip",
+            "limit",
+            "batchSize",
+            "singleBatch",
+            "hint",
+            "noCursorTimeout",
+            "allowDiskUse",
+            "collation",
+        ],
+        begin: find,
+    },
+    Spec {
+        names: &["count"],
+        summary: "Counts documents.",
+        right: Right::Collection("doc.find"),
+        fields: &["query", "skip", "limit", "hint", "collation", "fields"],
+        begin: count,
+    },
+];
+
+/// What a query has in all commands.
+pub(super) fn wanted(command: &Command<'_>, filter: &str) -> Result<Wanted, CommandError> {
+    no_collation(command.document("collation")?)?;
+    let natural = |name: &str| -> Result<Option<u64>, CommandError> {
+        let Some(number) = command.i64(name)? else { return Ok(None) };
+        let negative = |_| {
+            let text = format!("{name} value must be non-negative, but received: {number}");
+            CommandError::new(ErrorCode::BadValue, text)
+        };
+        u64::try_from(number).map(Some).map_err(negative)
+    };
+    Ok(Wanted {
+        namespace: namespace(command.database(), command.collection()?)?,
+        filter: command.document(filter)?.map(RawDocument::to_owned).unwrap_or_default(),
+        sort: sort_of(command.document("sort")?),
+        hint: hint_of(command.get("hint"))?,
+        skip: natural("skip")?.unwrap_or_default(),
+        limit: None,
+    })
+}
+
+/// An order, unless it is empty.
+pub(super) fn sort_of(sort: Option<&RawDocument>) -> Option<RawDocumentBuf> {
+    sort.filter(|sort| sort.iter_elements().next().is_some()).map(RawDocument::to_owned)
+}
+
+/// A hint as a document with one field, `hint`.
+pub(super) fn hint_of(
+    value: Option<RawBsonRef<'_>>,
+) -> Result<Option<RawDocumentBuf>, CommandError> {
+    let value = match value {
+        None => return Ok(None),
+        Some(RawBsonRef::Document(keys)) if keys.iter_elements().next().is_none() => {
+            return Ok(None);
+        }
+        Some(value @ (RawBsonRef::String(_) | RawBsonRef::Document(_))) => value,
+        Some(_) => {
+            let text = "Hint must be a string or an object";
+            return Err(CommandError::new(ErrorCode::FailedToParse, text));
+        }
+    };
+    let mut hint = RawDocumentBuf::new();
+    hint.append(cstr!("hint"), value);
+    Ok(Some(hint))
+}
+
+/// Strings are compared by their bytes.
+pub(super) fn no_collation(collation: Option<&RawDocument>) -> Result<(), CommandError> {
+    let Some(collation) = collation else { return Ok(()) };
+    match collation.get_str("locale") {
+        Ok("simple") => Ok(()),
+        _ if collation.iter_elements().next().is_none() => Ok(()),
+        _ => {
+            let text = "collations are not supported: strings are compared by their bytes (locale \"simple\")";
+            Err(CommandError::new(ErrorCode::InvalidOptions, text))
+        }
+    }
+}
+
+fn find(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, CommandError> {
+    let mut wanted = wanted(command, "filter")?;
+    let (limit, size) = (command.i64("limit")?.unwrap_or(0), command.i64("batchSize")?);
+    // A negative limit is one that has no further batch.
+    wanted.limit = (limit != 0).then(|| limit.unsigned_abs());
+    let is_single = command.bool("singleBatch")?.unwrap_or(false) || limit < 0;
+    let size = match size {
+        None if limit < 0 => usize::MAX,
+        size => first_batch_size(size)?,
+    };
+    let is_patient = command.bool("noCursorTimeout")?.unwrap_or(false);
+    Begun::running(FirstBatch::new(Query::new(wanted)?, (size, is_single, is_patient), context))
+}
+
+struct Count {
+    namespace: Vec<u8>,
+    filter: RawDocumentBuf,
+    hint: Option<RawDocumentBuf>,
+    skip: u64,
+    limit: Option<u64>,
+    found: u64,
+    at: Option<Vec<u8>>,
+}
+
+fn count(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
+    let Wanted { namespace, filter, hint, skip, .. } = wanted(command, "query")?;
+    let limit = command.i64("limit")?.unwrap_or(0);
+    let limit = (limit != 0).then(|| limit.unsigned_abs());
+    Begun::running(Count { namespace, filter, hint, skip, limit, found: 0, at: None })
+}
+
+impl Running for Count {
+    fn next(
+        &mut self,
+        answer: Option<OwnedReply>,
+        _: &mut Context<'_>,
+    ) -> Result<Step, CommandError> {
+        let mut is_over = false;
+        if answer.is_some() {
+            let answer = done(answer)?;
+            self.found += answer.number.max(0) as u64;
+            let head = answer.value.as_deref().and_then(|list| Items::split(list)?.0);
+            let head = head.and_then(|head| RawDocument::from_bytes(head).ok());
+            self.at = head.and_then(|head| head.get_binary("at").ok()).map(|at| at.bytes.to_vec());
+            is_over = self.at.is_none();
+        }
+        let wanted = self.limit.map(|limit| limit + self.skip);
+        if is_over || wanted.is_some_and(|wanted| self.found >= wanted) {
+            let found = wanted.map_or(self.found, |wanted| self.found.min(wanted));
+            let found = found.saturating_sub(self.skip);
+            return Ok(Step::Done(ok_body(|reply| reply.count(cstr!("n"), found))));
+        }
+        let mut request = Vec::new();
+        write_document(&mut request, |fields| {
+            fields.raw_document(cstr!("filter"), &self.filter);
+            fields.bool(cstr!("count"), true);
+            write_hint(fields, self.hint.as_deref());
+            if let Some(wanted) = wanted {
+                let left = i64::try_from(wanted - self.found).unwrap_or(i64::MAX);
+                fields.i64(cstr!("limit"), left);
+            }
+            if let Some(at) = &self.at {
+                fields.binary(cstr!("at"), at);
+            }
+        });
+        Ok(ask(&self.namespace, CollectionCommand::Find { request: &request }))
+    }
+}

@@ -1,0 +1,189 @@
+//! The fields of commands: those that every command may have, and the refusal of all others. A field that is
+//! taken is kept to.
+
+use crate::command::Command;
+use crate::reply::{CommandError, ErrorCode};
+use bson::RawDocument;
+use bson::raw::RawBsonRef;
+
+/// What every command may have, beside the fields of its own.
+const COMMON: &[&str] = &[
+    "$db",
+    "$clusterTime",
+    "$readPreference",
+    "apiDeprecationErrors",
+    "apiStrict",
+    "apiVersion",
+    "autocommit",
+    "comment",
+    "lsid",
+    "maxTimeMS",
+    "readConcern",
+    "startTransaction",
+    "txnNumber",
+    "writeConcern",
+];
+
+/// What a command says about itself, whatever it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Common {
+    /// Until when it may take, Unix ms.
+    pub until_ms: Option<u64>,
+}
+
+impl Common {
+    /// Reads the fields that every command may have, and refuses those that it does not have.
+    ///
+    /// # Errors
+    /// A field is not known, or means something that this server does not do.
+    pub fn of(command: &Command<'_>, fields: &[&str], now_ms: u64) -> Result<Self, CommandError> {
+        for element in command.body().iter_elements().skip(1).filter_map(Result::ok) {
+            let key = element.key().as_str();
+            if !fields.contains(&key) && !COMMON.contains(&key) {
+                let text = format!("BSON field '{}.{key}' is an unknown field.", command.name());
+                return Err(CommandError::new(ErrorCode::UnknownField, text));
+            }
+        }
+        let refuse = |code, text: &'static str| Err(CommandError::new(code, text));
+        if command.transaction().is_some()
+            || command.get("startTransaction").is_some()
+            || command.get("autocommit").is_some()
+        {
+            let text = "Transaction numbers are only allowed on a replica set member or mongos";
+            return refuse(ErrorCode::IllegalOperation, text);
+        }
+        if let Some(version) = command.str("apiVersion")?
+            && version != "1"
+        {
+            let text = format!("API version must be \"1\", not \"{version}\"");
+            return Err(CommandError::numbered(322, text));
+        }
+        read_concern(command.read_concern())?;
+        write_concern(command.document("writeConcern")?)?;
+        let until_ms = match command.i64("maxTimeMS")? {
+            None | Some(0) => None,
+            Some(ms @ 1..=0x7fff_ffff) => Some(now_ms + ms as u64),
+            Some(ms) => {
+                let text = format!("{ms} value for maxTimeMS is out of range [0, 2147483647]");
+                return Err(CommandError::new(ErrorCode::BadValue, text));
+            }
+        };
+        Ok(Self { until_ms })
+    }
+}
+
+/// All reads of this server are of what is acknowledged, at one server: what is asked for beyond that is refused.
+fn read_concern(of: Option<&RawDocument>) -> Result<(), CommandError> {
+    let Some(of) = of else { return Ok(()) };
+    for element in of.iter_elements().filter_map(Result::ok) {
+        let value = element.value().ok();
+        match (element.key().as_str(), value.and_then(|value| value.as_str())) {
+            ("level", Some("local" | "available" | "majority")) | ("provenance", _) => {}
+            ("level", level) => {
+                let text = format!(
+                    "read concern level {level:?} is not supported: local, available or majority"
+                );
+                return Err(CommandError::new(ErrorCode::InvalidOptions, text));
+            }
+            (key, _) => {
+                let text =
+                    format!("read concern {key} is not supported: this server has no cluster time");
+                return Err(CommandError::new(ErrorCode::InvalidOptions, text));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A reply comes when the change is as durable as the server is set to make it; what asks for more is refused.
+fn write_concern(of: Option<&RawDocument>) -> Result<(), CommandError> {
+    let Some(of) = of else { return Ok(()) };
+    for element in of.iter_elements().filter_map(Result::ok) {
+        let Ok(value) = element.value() else { continue };
+        let is_kept = match (element.key().as_str(), value) {
+            ("w", RawBsonRef::String("majority")) => true,
+            ("w", value) => matches!(number(value), Some(0 | 1)),
+            ("j" | "fsync", value) => matches!(value, RawBsonRef::Boolean(false)),
+            ("wtimeout" | "provenance", _) => true,
+            _ => false,
+        };
+        if !is_kept {
+            let text = format!(
+                "write concern {{{}: {value:?}}} is not supported: a reply waits for what the server's durability and min_replicas say",
+                element.key().as_str()
+            );
+            return Err(CommandError::numbered(UNSATISFIABLE_WRITE_CONCERN, text));
+        }
+    }
+    Ok(())
+}
+
+/// `UnsatisfiableWriteConcern`.
+const UNSATISFIABLE_WRITE_CONCERN: i32 = 100;
+
+fn number(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::Int32(of) => Some(of.into()),
+        RawBsonRef::Int64(of) => Some(of),
+        RawBsonRef::Double(of) if of.fract() == 0.0 => Some(of as i64),
+        _ => None,
+    }
+}
+
+/// The fields of a part of a command, such as one of its updates: others are refused.
+///
+/// # Errors
+/// A field is not known.
+pub(crate) fn only_fields(
+    part: &RawDocument,
+    (command, name): (&str, &str),
+    fields: &[&str],
+) -> Result<(), CommandError> {
+    for element in part.iter_elements().filter_map(Result::ok) {
+        let key = element.key().as_str();
+        if !fields.contains(&key) {
+            let text = format!("BSON field '{command}.{name}.{key}' is an unknown field.");
+            return Err(CommandError::new(ErrorCode::UnknownField, text));
+        }
+    }
+    Ok(())
+}
+
+/// The key of a collection.
+///
+/// # Errors
+/// A name is not allowed.
+pub(crate) fn namespace(database: &str, collection: &str) -> Result<Vec<u8>, CommandError> {
+    let refuse = |text: String| Err(CommandError::new(ErrorCode::InvalidNamespace, text));
+    check_database(database)?;
+    if collection.is_empty() || collection.starts_with('.') || collection.ends_with('.') {
+        return refuse(format!("Invalid namespace specified '{database}.{collection}'"));
+    }
+    if collection.contains(['$', '\0']) {
+        return refuse(format!("Invalid collection name: {collection}"));
+    }
+    if database.len() + 1 + collection.len() > MAX_NAMESPACE_BYTES {
+        return refuse(format!("a namespace has {MAX_NAMESPACE_BYTES} bytes at most"));
+    }
+    Ok(format!("{database}.{collection}").into_bytes())
+}
+
+/// Bytes of a namespace, as in MongoDB.
+const MAX_NAMESPACE_BYTES: usize = 255;
+
+/// Whether a database may have this name.
+///
+/// # Errors
+/// It may not.
+pub(crate) fn check_database(name: &str) -> Result<(), CommandError> {
+    let is_sound = !name.is_empty()
+        && name.len() < 64
+        && !name.contains(['/', '\\', '.', ' ', '"', '$', '\0']);
+    match is_sound {
+        true => Ok(()),
+        false => {
+            let text = format!("Invalid database name: '{name}'");
+            Err(CommandError::new(ErrorCode::InvalidNamespace, text))
+        }
+    }
+}
