@@ -28,6 +28,12 @@ pub trait Commands {
     /// Whether the command needs no authentication. Every user may call it, as in Redis.
     fn needs_no_auth(&self, id: CommandId) -> bool;
 
+    /// What a server that has logins by SCRAM keeps of a password for them, beside its hash, in words of
+    /// printable ASCII; `None` at one that has none. It may take some milliseconds.
+    fn scram_keys(&self, _password: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The category with this name in whatever case.
     fn category(&self, name: &[u8]) -> Option<&str> {
         self.categories().iter().copied().find(|known| name.eq_ignore_ascii_case(known.as_bytes()))

@@ -39,6 +39,7 @@ mod login;
 mod password;
 mod pattern;
 mod rights;
+mod scram_keys;
 mod user;
 mod user_counts;
 mod users;

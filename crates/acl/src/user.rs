@@ -7,6 +7,7 @@ use crate::error::RuleError;
 use crate::password::PasswordHash;
 use crate::pattern::is_one_word;
 use crate::rights::Rights;
+use crate::scram_keys::ScramKeys;
 use crate::user_counts::UserCounts;
 use remora_layout::limits::{MAX_ACL_PASSWORD_BYTES, MAX_ACL_PASSWORDS, MAX_ACL_SELECTORS};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct User {
     /// Whether RESTORE checks what this user sends, if a rule said so.
     sanitizes: Option<bool>,
     passwords: Vec<PasswordHash>,
+    /// What is kept for logins by SCRAM, of passwords that are among those, the newest last.
+    scram: Vec<ScramKeys>,
     root: Rights,
     selectors: Vec<Rights>,
     is_unrestricted: bool,
@@ -42,6 +45,7 @@ impl User {
             needs_no_password: false,
             sanitizes: None,
             passwords: Vec::new(),
+            scram: Vec::new(),
             root: Rights::default(),
             selectors: Vec::new(),
             is_unrestricted: false,
@@ -79,10 +83,17 @@ impl User {
             [b'>', password @ ..] if password.len() > MAX_ACL_PASSWORD_BYTES => {
                 return Err(RuleError::Limit("MAX_ACL_PASSWORD_BYTES"));
             }
-            [b'>', password @ ..] => self.add_password(PasswordHash::of(password))?,
+            [b'>', password @ ..] => {
+                let hash = PasswordHash::of(password);
+                self.add_password(hash.clone())?;
+                if let Some(keys) = commands.scram_keys(password) {
+                    self.add_scram(ScramKeys::new(hash, &keys)?);
+                }
+            }
             [b'#', hash @ ..] => self.add_password(PasswordHash::from_hex(hash)?)?,
             [b'<', password @ ..] => self.remove_password(&PasswordHash::of(password))?,
             [b'!', hash @ ..] => self.remove_password(&PasswordHash::from_hex(hash)?)?,
+            _ if rule.starts_with(ScramKeys::RULE) => self.add_scram(ScramKeys::parse(rule)?),
             [b'(', rules @ .., b')'] => self.add_selector(commands, rules)?,
             _ if is("clearselectors") => self.selectors.clear(),
             _ if is("reset") => {
@@ -130,6 +141,7 @@ impl User {
     /// Removes all passwords; then every one is right, or none.
     fn set_passwords(&mut self, needs_none: bool) {
         self.passwords.clear();
+        self.scram.clear();
         self.needs_no_password = needs_none;
     }
 
@@ -144,9 +156,23 @@ impl User {
         Ok(())
     }
 
+    /// Keeps what is for a password of the user; of others nothing is kept.
+    fn add_scram(&mut self, keys: ScramKeys) {
+        self.scram.retain(|known| !bool::from(known.password().ct_eq(keys.password())));
+        if bool::from(self.has_password(keys.password())) {
+            self.scram.push(keys);
+        }
+    }
+
+    /// What is kept of the newest password for logins by SCRAM: words of the server's own.
+    pub fn scram_keys(&self) -> Option<&[u8]> {
+        self.scram.last().map(ScramKeys::keys)
+    }
+
     fn remove_password(&mut self, hash: &PasswordHash) -> Result<(), RuleError> {
         let count = self.passwords.len();
         self.passwords.retain(|known| !bool::from(known.ct_eq(hash)));
+        self.scram.retain(|known| !bool::from(known.password().ct_eq(hash)));
         if self.passwords.len() == count { Err(RuleError::NoSuchPassword) } else { Ok(()) }
     }
 
@@ -282,6 +308,10 @@ impl User {
             line.extend_from_slice(hash.as_bytes());
             line.push(b' ');
         }
+        for keys in &self.scram {
+            line.extend_from_slice(&keys.rule());
+            line.push(b' ');
+        }
         line.extend_from_slice(&self.root.describe());
         for selector in &self.selectors {
             line.extend_from_slice(&[b" (", &selector.describe()[..], b")"].concat());
@@ -292,6 +322,11 @@ impl User {
     /// About the heap bytes of the user.
     pub(crate) fn heap_bytes(&self) -> usize {
         let rights = self.rights().map(Rights::heap_bytes).sum::<usize>();
-        256 + self.name.len() + 32 * self.passwords.len() + 256 * self.selectors.len() + rights
+        let scram = self.scram.iter().map(ScramKeys::heap_bytes).sum::<usize>();
+        256 + scram
+            + self.name.len()
+            + 32 * self.passwords.len()
+            + 256 * self.selectors.len()
+            + rights
     }
 }

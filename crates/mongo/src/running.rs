@@ -6,7 +6,7 @@
 use crate::cursors::Cursors;
 use crate::ids::IdMaker;
 use crate::reply::{CommandError, ErrorCode};
-use crate::scram::keyed_number;
+use crate::scram::{ITERATIONS, UnknownUsers, keyed_number};
 use crate::writer::{DocumentWriter, write_document};
 use bson::cstr;
 use remora_frontend::OwnedReply;
@@ -28,6 +28,7 @@ pub struct MongoServer {
     /// Makes `_id`s.
     pub ids: IdMaker,
     cursors: Mutex<Cursors>,
+    unknown_users: UnknownUsers,
     secret: [u8; 32],
     uuids: AtomicU64,
 }
@@ -36,8 +37,9 @@ impl MongoServer {
     /// A server without cursors, whose `_id`s have these random bytes.
     pub fn new((version, pid): (&'static str, u32), started_ms: u64, random: [u8; 32]) -> Self {
         let cursors = Mutex::new(Cursors::new(random));
+        let unknown_users = UnknownUsers::new(random, ITERATIONS);
         let (ids, uuids) = (IdMaker::new(&random), AtomicU64::new(0));
-        Self { version, started_ms, pid, ids, cursors, secret: random, uuids }
+        Self { version, started_ms, pid, ids, cursors, unknown_users, secret: random, uuids }
     }
 
     /// A random UUID.
@@ -50,6 +52,11 @@ impl MongoServer {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         bytes
+    }
+
+    /// The answers for users that do not exist.
+    pub fn unknown_users(&self) -> &UnknownUsers {
+        &self.unknown_users
     }
 
     /// The cursors.

@@ -141,6 +141,28 @@ impl Credentials {
         Ok(Self { salt: padded, salt_bytes: salt.len(), iterations, stored_key, server_key })
     }
 
+    /// As words of printable ASCII, for a file.
+    pub fn to_text(&self) -> String {
+        let of = |bytes: &[u8]| BASE64.encode(bytes);
+        let (salt, stored, server) = (of(self.salt()), of(&self.stored_key), of(&self.server_key));
+        format!("{}:{salt}:{stored}:{server}", self.iterations)
+    }
+
+    /// From such words.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn from_text(text: &[u8]) -> Result<Self, ScramError> {
+        let text = std::str::from_utf8(text).map_err(|_| ScramError::Parameters)?;
+        let mut parts = text.split(':');
+        let mut next = || parts.next().ok_or(ScramError::Parameters);
+        let iterations = next()?.parse().map_err(|_| ScramError::Parameters)?;
+        let mut bytes = || BASE64.decode(next()?).map_err(|_| ScramError::Parameters);
+        let (salt, stored, server) = (bytes()?, bytes()?, bytes()?);
+        let key = |bytes: Vec<u8>| Key::try_from(bytes).map_err(|_| ScramError::Parameters);
+        Self::from_keys(&salt, iterations, key(stored)?, key(server)?)
+    }
+
     /// The salt.
     pub fn salt(&self) -> &[u8] {
         &self.salt[..self.salt_bytes]
@@ -408,6 +430,11 @@ impl Conversation {
         }
     }
 
+    /// The user that it is about.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
     /// The user and its database, after the last step.
     pub fn logged_in(&self) -> Option<(&str, &str)> {
         matches!(self.state, State::Done).then_some((self.user.as_str(), self.database.as_str()))
@@ -481,6 +508,11 @@ fn unescape(name: &str) -> Result<Cow<'_, str>, ScramError> {
 /// Printable ASCII without commas.
 fn is_nonce(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+/// The server's part of a nonce, of these random bytes.
+pub fn nonce(random: &[u8]) -> String {
+    BASE64.encode(random)
 }
 
 /// A number that does not show which one comes next to those without the secret.

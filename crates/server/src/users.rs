@@ -5,8 +5,11 @@ use crate::address_limit::AddressLimit;
 use crate::client_memory::{ClientMemory, ClientMemoryLimits};
 use crate::file_watch::{FileWatch, Stamp, stamp};
 use crate::start_error::StartError;
-use remora_acl::{DeleteError, Log, Published, Reason, Refusal, SetUserError, Users};
+use remora_acl::{
+    CommandId, Commands, DeleteError, Log, Published, Reason, Refusal, SetUserError, Users,
+};
 use remora_layout::limits::{ACL_FILE_LOOK_MS, MAX_ACL_FILE_BYTES};
+use remora_mongo::scram::{Credentials, ITERATIONS, SALT_BYTES};
 use remora_resp::table::CommandTable;
 use std::fmt;
 use std::io::{Read, Write};
@@ -39,6 +42,61 @@ pub struct UserSettings {
     pub most_of_address: usize,
     /// What the buffers of connections may hold.
     pub memory: ClientMemoryLimits,
+    /// Users may log in by SCRAM: so something is kept for that of each password that is told.
+    pub scram: bool,
+}
+
+impl UserSettings {
+    const fn table(&self) -> Table {
+        Table { scram: self.scram }
+    }
+}
+
+/// The table of commands, and what is kept of passwords.
+struct Table {
+    scram: bool,
+}
+
+impl Commands for Table {
+    fn count(&self) -> usize {
+        CommandTable.count()
+    }
+
+    fn find(&self, name: &[u8], subcommand: Option<&[u8]>) -> Option<CommandId> {
+        CommandTable.find(name, subcommand)
+    }
+
+    fn name(&self, id: CommandId) -> &str {
+        CommandTable.name(id)
+    }
+
+    fn subcommands(&self, id: CommandId) -> impl Iterator<Item = CommandId> {
+        CommandTable.subcommands(id)
+    }
+
+    fn categories(&self) -> &[&str] {
+        CommandTable.categories()
+    }
+
+    fn is_in(&self, id: CommandId, category: &str) -> bool {
+        CommandTable.is_in(id, category)
+    }
+
+    fn needs_no_auth(&self, id: CommandId) -> bool {
+        CommandTable.needs_no_auth(id)
+    }
+
+    fn scram_keys(&self, password: &[u8]) -> Option<Vec<u8>> {
+        let password = std::str::from_utf8(password).ok().filter(|_| self.scram)?;
+        let mut salt = [0; SALT_BYTES];
+        if !crate::random::fill(&mut salt) {
+            tracing::warn!("the kernel gives no random bytes: this password is not for SCRAM");
+            return None;
+        }
+        // An empty password, and characters that SASLprep forbids, are not for SCRAM.
+        let keys = Credentials::derive(password, &salt, ITERATIONS).ok()?;
+        Some(keys.to_text().into_bytes())
+    }
 }
 
 /// Refusals since the start, by reason.
@@ -147,7 +205,8 @@ impl UserTable {
         name: &[u8],
         rules: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), SetUserError> {
-        self.published.change(|users| users.set_user(&CommandTable, name, rules).map(drop))?;
+        self.published
+            .change(|users| users.set_user(&self.settings.table(), name, rules).map(drop))?;
         let name = name.escape_ascii();
         tracing::info!(target: "audit", user = %name, "a user was made or changed");
         Ok(())
@@ -270,7 +329,7 @@ fn io_error(path: &Path, error: std::io::Error) -> FileError {
 /// The users of the file, or those of a new server.
 fn read(settings: &UserSettings) -> Result<Users, FileError> {
     let mut users = match &settings.file {
-        None => Users::new(&CommandTable),
+        None => Users::new(&settings.table()),
         Some(path) => {
             let shown = path.display().to_string();
             let mut text = Vec::new();
@@ -279,11 +338,11 @@ fn read(settings: &UserSettings) -> Result<Users, FileError> {
             if read.map_err(|error| io_error(path, error))? as u64 > MAX_ACL_FILE_BYTES {
                 return Err(FileError::TooLong(shown));
             }
-            Users::parse_file(&CommandTable, &shown, &text).map_err(FileError::Lines)?
+            Users::parse_file(&settings.table(), &shown, &text).map_err(FileError::Lines)?
         }
     };
     if let Some(Password(password)) = &settings.password {
-        users.require_password(&CommandTable, password);
+        users.require_password(&settings.table(), password);
     }
     Ok(users)
 }

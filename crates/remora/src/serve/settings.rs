@@ -832,6 +832,7 @@ impl Settings {
             most_logins: self.max_clients_per_user,
             most_of_address: self.max_clients_per_address,
             memory: self.client_memory(),
+            scram: self.mongo_port.is_some(),
         }
     }
 

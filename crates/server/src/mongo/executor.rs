@@ -3,8 +3,10 @@
 //! Invariants: a connection has one command under way, and its next message waits; what a command does in
 //! one turn of the thread is bounded; a reply leaves once what it tells is durable.
 
+use super::login;
 use crate::client_memory::HeldMemory;
 use crate::resp::ShardHost;
+use crate::users::UserTable;
 use remora_frontend::{
     Executor, Here, Job, ManyKeys, News, OwnedReply, Question, Responder, ShardPort, Token,
     Waiting, What,
@@ -71,7 +73,18 @@ impl<'a> MongoExecutor<'a> {
         Self { host, commands }
     }
 
-    fn server(&self) -> Arc<MongoServer> {
+    /// The server's users.
+    pub(super) fn port_users(&self) -> &Arc<UserTable> {
+        &self.host.shared.users
+    }
+
+    /// Unix ms of the present turn.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.host.now_ms()
+    }
+
+    /// What commands know of the server.
+    pub(super) fn server(&self) -> Arc<MongoServer> {
         let server = self.host.shared.mongo.as_ref();
         Arc::clone(server.expect("without it there are no such connections"))
     }
@@ -131,6 +144,12 @@ impl<'a> MongoExecutor<'a> {
                 replies.compressor = None;
                 self.hello(responder, command).map(Turn::Reply)
             }
+            Ok(command) if login::NAMES.contains(&command.name()) => {
+                // Nothing of a login is compressed, as a reply's length would tell of it.
+                replies.compressor = None;
+                let reply = self.login(responder, command);
+                reply.map(Turn::Reply).ok_or_else(|| commands::unknown(command.name()))
+            }
             Ok(command) => self.begin(responder, command, replies),
         };
         match begun {
@@ -151,10 +170,11 @@ impl<'a> MongoExecutor<'a> {
         command: &Command<'_>,
     ) -> Result<Result<Vec<u8>, CommandError>, CommandError> {
         let request = HelloRequest::of(command)?;
+        let speculative = request.speculative.and_then(|of| self.speculative(responder, of));
         let reply = HelloReply {
             local_time_ms: self.host.now_ms() as i64,
             connection_id: (responder.serial() & 0x7fff_ffff) as i32,
-            speculative: None,
+            speculative: speculative.as_ref(),
         };
         let mut body = Vec::new();
         remora_mongo::writer::write_document(&mut body, |fields| {

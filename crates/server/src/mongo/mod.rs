@@ -3,6 +3,7 @@
 
 mod acceptor;
 mod executor;
+mod login;
 mod thread;
 
 pub(crate) use acceptor::MongoClients;
