@@ -30,6 +30,7 @@
 mod decimal;
 mod error;
 mod filter;
+mod json;
 mod key;
 mod number;
 mod order;
@@ -42,6 +43,7 @@ mod validate;
 
 pub use error::DocumentError;
 pub use filter::Filter;
+pub use json::{from_json, to_canonical_json, to_json};
 pub use key::{Direction, encode, encode_compound};
 pub use order::{Class, compare, compare_documents};
 pub use path::{Found, Leaves, Path, PathTooLong};

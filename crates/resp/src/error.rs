@@ -33,6 +33,9 @@ pub enum CommandError {
     /// Words that are no plan.
     #[error("ERR {0}")]
     Plan(Box<TextError>),
+    /// A word that is no document, or not one as the command wants it.
+    #[error("ERR {0}")]
+    Document(String),
     /// This server runs no plans.
     #[error("ERR no plans run here")]
     NoPlans,

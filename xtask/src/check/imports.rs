@@ -33,7 +33,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("engine", &[&["document", "protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "plan", "layout"]]),
-    ("resp", &[&["frontend", "acl", "protocol", "plan", "geometry", "layout"]]),
+    ("resp", &[&["frontend", "acl", "document", "protocol", "plan", "geometry", "layout"]]),
     ("mongo", &[&["frontend", "acl", "document", "protocol", "plan", "layout"]]),
     (
         "client-core",

@@ -193,7 +193,7 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
         match *self {
             Self::Create { .. } | Self::SetOptions { .. } => "doc.create",
             Self::Insert { .. } | Self::Put { .. } => "doc.insert",
-            Self::Remove { .. } => "doc.remove",
+            Self::Remove { .. } => "doc.del",
             Self::Write { .. } => "doc.update",
             Self::Find { .. } => "doc.find",
             Self::CreateIndex { .. } | Self::DropIndex { .. } => "doc.index",

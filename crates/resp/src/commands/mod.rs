@@ -4,6 +4,7 @@
 mod acl;
 pub mod cluster;
 pub mod connection;
+mod documents;
 pub(crate) mod expiry;
 pub mod geo;
 mod hash;
@@ -33,6 +34,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     acl::COMMANDS,
     cluster::COMMANDS,
     connection::COMMANDS,
+    documents::COMMANDS,
     expiry::COMMANDS,
     geo::members::COMMANDS,
     geo::search::COMMANDS,
