@@ -2,8 +2,10 @@
 //!
 //! * [`compare`]: the order of BSON values.
 //! * [`encode`], [`encode_compound`]: values as bytes that compare in the same order, for indexes.
+//! * [`document_keys`]: the keys of a document in an index.
 //! * [`Path`]: the values at a dotted path, through arrays.
 //! * [`Filter`]: a filter document, parsed, and whether a document matches it.
+//! * [`Bounds`]: what a filter says of the keys of an index.
 //! * [`Update`]: operators on fields, or a replacement, parsed, and applied to a document.
 //! * [`SortKeys`]: sorting documents by some of their fields.
 //! * [`validate`]: whether a document is well formed and not too deep.
@@ -32,6 +34,7 @@ mod error;
 mod filter;
 mod json;
 mod key;
+mod keys;
 mod number;
 mod order;
 mod path;
@@ -42,9 +45,10 @@ mod update;
 mod validate;
 
 pub use error::DocumentError;
-pub use filter::Filter;
+pub use filter::{Bounds, Filter, Interval, behind, intersection};
 pub use json::{from_json, to_canonical_json, to_json};
 pub use key::{Direction, encode, encode_compound};
+pub use keys::{DocumentKeys, IndexField, document_keys, encode_hash, key_values};
 pub use order::{Class, compare, compare_documents};
 pub use path::{Found, Leaves, Path, PathTooLong};
 pub use sort::SortKeys;

@@ -31,6 +31,9 @@ mod sets;
 // Lists.
 mod lists;
 
+// Collections of documents.
+mod collections;
+
 // Ordered trees.
 mod ordered;
 mod ordered_held;

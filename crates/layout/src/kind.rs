@@ -36,7 +36,7 @@ impl Kind {
     pub const SORTED_SET: Self = Self(4);
     /// The root record of a tree of places.
     pub const RTREE: Self = Self(5);
-    /// Reserved: the root record of a collection.
+    /// The root record of a collection, and the records with the headers of its indexes.
     pub const COLLECTION: Self = Self(7);
 
     /// The root record of an ordered tree.
@@ -59,6 +59,8 @@ impl Kind {
     pub const ORDERED_VALUE: Self = Self(69);
     /// Some members of a sorted set.
     pub const SORTED_PART: Self = Self(70);
+    /// A document of a collection.
+    pub const DOCUMENT: Self = Self(71);
 
     /// The name that users know for a key of this kind.
     pub const fn name(self) -> &'static str {
@@ -142,6 +144,7 @@ mod tests {
             Kind::SET_PART,
             Kind::ORDERED_VALUE,
             Kind::SORTED_PART,
+            Kind::DOCUMENT,
         ];
         assert!(keyed.iter().all(|kind| !kind.is_part() && kind.whole().of_type() == *kind));
         assert!(keyed.iter().all(|kind| !kind.whole().is_root() && !kind.whole().is_part()));

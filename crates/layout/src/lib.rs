@@ -12,6 +12,7 @@ pub mod btree;
 pub mod bucket;
 pub mod buffer_name;
 pub mod chain;
+pub mod collection;
 pub mod database;
 pub mod frame;
 pub mod hash;

@@ -192,7 +192,7 @@ impl Clause {
 
 impl Test {
     /// Whether it holds for the values at a path.
-    fn holds_at(&self, path: &Path, root: Root<'_>) -> bool {
+    pub(super) fn holds_at(&self, path: &Path, root: Root<'_>) -> bool {
         match self {
             Test::Any(predicate) => {
                 let leaves = predicate.leaves();

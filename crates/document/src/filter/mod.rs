@@ -17,13 +17,16 @@
 
 mod arguments;
 mod bits;
+mod bounds;
 mod expression;
 mod names;
 mod parse;
 mod pattern;
 mod pattern_syntax;
+mod position;
 mod types;
 
+pub use bounds::{Bounds, Interval, behind, intersection};
 pub(crate) use types::name_of_type;
 
 use crate::error::DocumentError;

@@ -140,6 +140,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) due_objects: u64,
     /// Objects with places that are held, or that are to be mended: they want ticks.
     pub(crate) to_be_mended: u64,
+    /// Objects in which something ends or expires at some time: they want ticks.
+    pub(crate) timed_objects: u64,
     /// A type has something to build ([`crate::types::object::Type::tend`]).
     pub(crate) wants_tending: bool,
     /// Where links' targets lie.
@@ -218,6 +220,7 @@ impl<J: Journal> Store<J> {
             expire_cursor: 0,
             due_objects: 0,
             to_be_mended: 0,
+            timed_objects: 0,
             wants_tending: false,
             links: Links::default(),
             watched: WatchedKeys::default(),

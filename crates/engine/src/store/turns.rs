@@ -50,6 +50,7 @@ impl<J: Journal> Store<J> {
             || !self.moves.is_empty()
             || self.due_objects > 0
             || self.to_be_mended > 0
+            || self.timed_objects > 0
             || self.slots.over_bytes() > 0
     }
 

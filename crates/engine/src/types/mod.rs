@@ -4,6 +4,7 @@
 //! shard reaches types only through this table.
 
 mod arena;
+pub(crate) mod collection;
 pub(crate) mod content;
 pub(crate) mod hash;
 pub(crate) mod list;
@@ -30,6 +31,7 @@ pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
         Box::<set::Sets>::default(),
         Box::<ordered::OrderedTrees>::default(),
         Box::<sorted::SortedSets>::default(),
+        Box::<collection::Collections>::default(),
     ]
 }
 

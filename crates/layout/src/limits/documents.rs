@@ -1,5 +1,7 @@
 //! Limits of BSON documents and of filters over them.
 
+use super::MAX_ORDERED_KEY_BYTES;
+
 /// Bytes of a document that is stored, as in MongoDB.
 pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
 /// Bytes of a request that is a document: room for the longest document and for what stands beside it.
@@ -44,5 +46,45 @@ pub const MAX_ARRAY_FILTERS: usize = 64;
 pub const MAX_ARRAY_BACKFILL: usize = 1_500_000;
 /// Fields by which documents are sorted, as in MongoDB.
 pub const MAX_SORT_KEYS: usize = 32;
+/// Bytes of an encoded `_id`: it names a record, and each entry of an index ends with it.
+pub const MAX_DOCUMENT_ID_BYTES: usize = 512;
+/// Bytes of the encoded values in an entry of an index: longer ones are cut there. With the longest `_id` and its
+/// length an entry is as long as a key of a B+tree may be.
+pub const MAX_INDEX_VALUE_BYTES: usize = MAX_ORDERED_KEY_BYTES - MAX_DOCUMENT_ID_BYTES - 2;
+/// Entries of a node of an index. A node has room for the longest keys in any case, and so for about so many of
+/// the usual length.
+pub const INDEX_FAN_OUT: usize = 128;
+/// Fields of a compound index, as in MongoDB.
+pub const MAX_INDEX_FIELDS: usize = 32;
+/// Entries that one document has in one index. A change of the document may touch all of them in one step of
+/// the shard: about ten milliseconds. MongoDB's limit is ten times this.
+pub const MAX_DOCUMENT_KEYS: usize = 10_000;
+/// Bytes of these entries.
+pub const MAX_DOCUMENT_KEYS_BYTES: usize = 4 << 20;
+/// Ranges of an index that one search visits: as many values as `$in` usually has.
+pub const MAX_INDEX_RANGES: usize = 1024;
+/// Ranges whose keys are counted before an index is chosen; the others count as these do on average.
+pub const COUNTED_INDEX_RANGES: usize = 16;
+/// Keys that one step of a search examines: about a millisecond.
+pub const SEARCH_STEP_KEYS: usize = 2048;
+/// Documents that it examines, about as expensive.
+pub const SEARCH_STEP_DOCUMENTS: usize = 512;
+/// Bytes of documents that it examines, and so at most replies with, about: the last document may have more.
+pub const SEARCH_STEP_BYTES: usize = 1 << 20;
+/// Documents that one step of an update or a removal changes: each is a change of its own in the log.
+pub const WRITE_STEP_DOCUMENTS: usize = 128;
+/// Documents that become one change when they are inserted: so many share one entry of the log.
+pub const INSERT_GROUP_DOCUMENTS: usize = 64;
+/// Bytes of these, about.
+pub const INSERT_GROUP_BYTES: usize = 256 << 10;
+/// Documents that one step of building an index looks at.
+pub const INDEX_STEP_DOCUMENTS: usize = 512;
+/// Bytes of these, about.
+pub const INDEX_STEP_BYTES: usize = 1 << 20;
+/// Documents that have expired, and that one turn of a shard removes.
+pub const EXPIRE_TURN_DOCUMENTS: usize = 32;
+/// Indexes that one turn of a shard looks at for documents that have expired.
+pub const EXPIRE_TURN_INDEXES: usize = 64;
 
 const _: () = assert!(MAX_PATH_PARTS < u128::BITS as usize);
+const _: () = assert!(MAX_INDEX_FIELDS <= u32::BITS as usize);

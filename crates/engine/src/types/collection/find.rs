@@ -1,0 +1,177 @@
+//! Documents that match a filter, some in each step.
+
+use super::failure::Refusal;
+use super::held::{Collection, Collections};
+use super::insert::bytes_of;
+use super::plan::{Order, QueryPlan, Wanted};
+use super::scan::{Next, Place, Scan};
+use super::settings::{malformed, parse_document};
+use crate::store::Store;
+use bson::raw::{RawBsonRef, RawDocument};
+use bson::{Document, doc};
+use remora_arena::Journal;
+use remora_document::Filter;
+use remora_protocol::Items;
+
+/// A request to find documents.
+struct FindRequest<'r> {
+    filter: Filter,
+    hint: Option<RawBsonRef<'r>>,
+    order: Option<Order>,
+    limit: Option<u64>,
+    counts: bool,
+    at: Option<Place<'r>>,
+    explains: bool,
+}
+
+/// A number of documents; zero, as in MongoDB, is none.
+pub(super) fn limit_of(value: RawBsonRef<'_>) -> Option<u64> {
+    let number = match value {
+        RawBsonRef::Int32(of) => i64::from(of),
+        RawBsonRef::Int64(of) => of,
+        RawBsonRef::Double(of) => of as i64,
+        _ => 0,
+    };
+    u64::try_from(number).ok().filter(|number| *number > 0)
+}
+
+/// The paths of a wanted order; none if it is about something else, as the score of a text.
+fn order_of(sort: &RawDocument) -> Option<Order> {
+    let mut order = Order::new();
+    for field in sort {
+        let (path, value) = field.ok()?;
+        let is_descending = match value {
+            RawBsonRef::Int32(of) => of < 0,
+            RawBsonRef::Int64(of) => of < 0,
+            RawBsonRef::Double(of) => of < 0.0,
+            _ => return None,
+        };
+        order.push((path.as_str().to_owned(), is_descending));
+    }
+    (!order.is_empty()).then_some(order)
+}
+
+impl<'r> FindRequest<'r> {
+    fn parse(request: &'r [u8]) -> Result<Self, Refusal> {
+        let request = parse_document(request)?;
+        let mut parsed = Self {
+            filter: Filter::parse(&bson::RawDocumentBuf::new())?,
+            hint: None,
+            order: None,
+            limit: None,
+            counts: false,
+            at: None,
+            explains: false,
+        };
+        for field in request {
+            let (name, value) = field.map_err(malformed)?;
+            match (name.as_str(), value) {
+                ("filter", RawBsonRef::Document(of)) => parsed.filter = Filter::parse(of)?,
+                ("hint", of) => parsed.hint = Some(of),
+                ("sort", RawBsonRef::Document(of)) => parsed.order = order_of(of),
+                ("limit", of) => parsed.limit = limit_of(of),
+                ("count", RawBsonRef::Boolean(of)) => parsed.counts = of,
+                ("at", of) => parsed.at = Some(Place::parse(of)?),
+                ("explain", RawBsonRef::Boolean(of)) => parsed.explains = of,
+                // A projection of these: the caller makes it.
+                ("keys", _) => {}
+                _ => return Err(Refusal::Status(remora_protocol::message::Status::Malformed)),
+            }
+        }
+        Ok(parsed)
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        let (filter, order) = (&self.filter, self.order.as_ref());
+        Wanted { filter, order, limit: self.limit, changes: &[] }
+    }
+}
+
+/// What is told of plans.
+fn explained(collection: &Collection, plans: &[QueryPlan]) -> Vec<Document> {
+    let tell = |plan: &QueryPlan| {
+        let (ranges, keys) = (plan.ranges.len() as i64, plan.keys as i64);
+        doc! {
+            "index": plan.name(collection), "ranges": ranges, "keys": keys,
+            "reverse": plan.is_reverse, "sorted": plan.is_sorted, "exact": plan.is_exact,
+        }
+    };
+    plans.iter().map(tell).collect()
+}
+
+impl Collections {
+    /// Finds some documents; the reply's value goes into `reply`, and their number is given.
+    pub(super) fn find<J: Journal>(
+        &self,
+        store: &Store<J>,
+        root: Option<u32>,
+        request: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<i64, Refusal> {
+        let request = FindRequest::parse(request)?;
+        let Some(root) = root else {
+            let head = doc! { "sorted": true, "keys": 0_i64, "documents": 0_i64 };
+            Items::push(reply, &bytes_of(&head));
+            return Ok(0);
+        };
+        let (collection, wanted) = (self.named(root), request.wanted());
+        let mut plans = Vec::new();
+        let mut scan = match (&request.at, request.hint) {
+            (Some(place), _) => Scan::resumed(store, collection, place, &wanted)?,
+            (None, Some(hint)) => Scan::new(collection.hinted(store, hint, &wanted)?),
+            (None, None) => {
+                plans = collection.plans(store, &wanted);
+                Scan::new(plans[0].clone())
+            }
+        };
+        let mut found = Vec::new();
+        let (number, ended) = if request.counts && scan.plan.is_exact && request.at.is_none() {
+            let all = scan.plan.count(store, collection);
+            (request.limit.map_or(all, |limit| all.min(limit)), true)
+        } else {
+            some(store, collection, (&mut scan, &request), &mut found)
+        };
+        let mut head = doc! {
+            "index": scan.plan.name(collection), "sorted": scan.plan.is_sorted,
+            "keys": scan.keys as i64, "documents": scan.documents as i64,
+        };
+        if !ended {
+            head.insert("at", scan.place(collection, false));
+        }
+        if request.explains {
+            if plans.is_empty() {
+                plans.push(scan.plan.clone());
+            }
+            head.insert("plans", explained(collection, &plans));
+        }
+        Items::push(reply, &bytes_of(&head));
+        reply.extend_from_slice(&found);
+        Ok(number as i64)
+    }
+}
+
+/// The documents of one step, as a list; their number, and whether there are no more.
+fn some<J: Journal>(
+    store: &Store<J>,
+    collection: &Collection,
+    (scan, request): (&mut Scan, &FindRequest<'_>),
+    found: &mut Vec<u8>,
+) -> (u64, bool) {
+    let mut number = 0;
+    // Bounded by what a step examines.
+    loop {
+        if request.limit == Some(number) {
+            return (number, true);
+        }
+        match scan.next(store, collection, &request.filter) {
+            Next::End => return (number, true),
+            Next::Spent => return (number, false),
+            Next::Match(_, document) => {
+                number += 1;
+                if !request.counts {
+                    Items::push(found, document.as_bytes());
+                }
+            }
+        }
+    }
+}

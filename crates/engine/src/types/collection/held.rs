@@ -1,0 +1,328 @@
+//! The collections of a shard by their root records, and how one is made and ends.
+//!
+//! Invariant: what a collection takes on the heap is counted where it changes ([`Collections::on`]). The record
+//! that has the header of an index is pending while it is there: nothing but the B+tree's header in its state is
+//! read, and it never moves.
+
+use super::entry::ID_INDEX;
+use super::settings::Settings;
+use super::spec::Spec;
+use crate::store::{Now, Store};
+use crate::types::arena::{logged_arena, planned_arena};
+use crate::types::object::On;
+use remora_arena::{ArenaFull, Journal, Slot, set_state_guardian};
+use remora_index::btree::{Options, Tree, TreeError};
+use remora_index::hash::record_value;
+use remora_layout::btree::{KeyForm, ORDERED_ROOT_BYTES};
+use remora_layout::collection::COLLECTION_PARTS_AT;
+use remora_layout::kind::Kind;
+use remora_layout::limits::{
+    INDEX_FAN_OUT, MAX_DOCUMENT_ID_BYTES, MAX_ORDERED_KEY_BYTES, RELEASE_RECORDS,
+};
+use remora_layout::node::{Home, NodeRef};
+use remora_layout::record::State;
+use remora_protocol::Command;
+use remora_protocol::message::Status;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A collection, and its state beside the arena.
+pub(super) struct Collection {
+    pub root: Slot,
+    pub settings: Settings,
+    /// Of all encoded `_id`s.
+    pub ids: Tree,
+    pub indexes: Vec<Index>,
+    /// Bytes of all documents.
+    pub size: u64,
+}
+
+/// An index beside that of the `_id`.
+pub(super) struct Index {
+    pub spec: Spec,
+    /// The record with the header of its tree.
+    pub header: Slot,
+    pub tree: Tree,
+    /// The fields, by their bits, of which a document has had several values.
+    pub multikey: u32,
+    /// Entries whose values may be cut.
+    pub cut: u64,
+    /// It has entries of some documents only.
+    pub building: Option<Building>,
+}
+
+/// An index that is being built.
+pub(super) struct Building {
+    /// It has the documents up to this encoded `_id`.
+    pub upto: Vec<u8>,
+    /// The tick of its last step.
+    pub touched_s: u64,
+}
+
+/// The collections of one shard.
+#[derive(Default)]
+pub(crate) struct Collections {
+    pub(super) by_root: BTreeMap<u32, Collection>,
+    /// Trees of indexes that were removed, by the slots of their headers' records: they are released in turns.
+    dropped: BTreeMap<u32, Tree>,
+    /// Root records of collections with an index whose documents expire, or that is being built.
+    pub(super) timed: BTreeSet<u32>,
+    /// Where the next turn goes on to look for documents that have expired.
+    pub(super) expires_from: u32,
+    heap_bytes: u64,
+    /// The buffer in which all trees write their nodes.
+    node: Vec<u8>,
+    /// The value of a reply.
+    pub(super) scratch: Vec<u8>,
+}
+
+impl Index {
+    /// Whether searches may use it.
+    pub fn is_ready(&self) -> bool {
+        self.building.is_none()
+    }
+}
+
+impl Collection {
+    /// Its trees: that of the `_id`s first.
+    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
+        std::iter::once(&self.ids).chain(self.indexes.iter().map(|index| &index.tree))
+    }
+
+    /// Bytes that it takes on the heap, about.
+    pub fn heap_bytes(&self) -> u64 {
+        let trees: u64 = self.trees().map(Tree::heap_bytes).sum();
+        let specs: u64 = self.indexes.iter().map(|index| index.spec.heap_bytes()).sum();
+        trees + specs + self.settings.heap_bytes() + size_of::<Self>() as u64
+    }
+
+    /// The index of this name.
+    pub fn index(&self, name: &str) -> Option<usize> {
+        self.indexes.iter().position(|index| index.spec.name == name)
+    }
+
+    /// Names and trees of the indexes that are complete.
+    pub fn ready(&self) -> impl Iterator<Item = (&str, &Tree)> {
+        let others = self.indexes.iter().filter(|index| index.is_ready());
+        let others = others.map(|index| (index.spec.name.as_str(), &index.tree));
+        std::iter::once((ID_INDEX, &self.ids)).chain(others)
+    }
+
+    /// The document of this encoded `_id`.
+    pub fn document<'s, J: Journal>(&self, store: &'s Store<J>, id: &[u8]) -> Option<&'s [u8]> {
+        let found = store.parts.of(self.root.slot).find(&store.owner, id)?;
+        Some(record_value(&store.owner, found.slot.slot))
+    }
+}
+
+/// Works on a tree with a buffer for its nodes.
+pub(super) fn with_node<R>(
+    tree: &mut Tree,
+    node: &mut Vec<u8>,
+    work: impl FnOnce(&mut Tree) -> R,
+) -> R {
+    tree.swap_scratch(node);
+    let done = work(tree);
+    tree.swap_scratch(node);
+    done
+}
+
+fn create<J: Journal>(
+    store: &mut Store<J>,
+    (at, key_bytes): (NodeRef, usize),
+    now: Now,
+) -> Result<Tree, Status> {
+    let home = Home { secret: store.options.record_secret, region: store.options.region };
+    let options = Options::of(KeyForm::Bytes, INDEX_FAN_OUT, key_bytes, 0);
+    let mut made = Tree::create(&mut planned_arena(store), home, at, options);
+    if matches!(made, Err(TreeError::Full(_))) && store.make_free(8 * options.node_bytes, now) {
+        made = Tree::create(&mut planned_arena(store), home, at, options);
+    }
+    made.map_err(|error| match error {
+        TreeError::Full(_) => Status::OutOfMemory,
+        error => unreachable!("the settings are within the limits: {error}"),
+    })
+}
+
+pub(super) fn full(_: ArenaFull) -> Status {
+    Status::OutOfMemory
+}
+
+impl Collections {
+    /// A collection that is there.
+    pub(super) fn named(&self, root: u32) -> &Collection {
+        self.by_root.get(&root).expect("a root record has its collection")
+    }
+
+    /// Works on a collection that is there, with a buffer for the nodes of its trees.
+    pub(super) fn on<R>(
+        &mut self,
+        root: u32,
+        work: impl FnOnce(&mut Collection, &mut Vec<u8>) -> R,
+    ) -> R {
+        let named = self.by_root.get_mut(&root).expect("a root record has its collection");
+        let before = named.heap_bytes();
+        let done = work(named, &mut self.node);
+        self.heap_bytes = self.heap_bytes + named.heap_bytes() - before;
+        done
+    }
+
+    /// Whether the collections take so many bytes of the heap by the books.
+    pub(super) const fn is_counted(&self, heap_bytes: u64) -> bool {
+        self.heap_bytes == heap_bytes
+    }
+
+    /// Bytes on the heap for all collections.
+    pub(super) fn all_heap_bytes(&self) -> u64 {
+        let dropped: u64 = self.dropped.values().map(Tree::heap_bytes).sum();
+        self.heap_bytes + dropped
+    }
+
+    /// An empty collection that no key leads to.
+    pub(super) fn begin<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        settings: Settings,
+    ) -> Result<Slot, Status> {
+        let kinds = (Kind::COLLECTION, Kind::DOCUMENT, |_: &[u8]| None);
+        let of = (kinds.0, kinds.1, kinds.2 as crate::store::NumberOf, COLLECTION_PARTS_AT);
+        let root = store.new_parts((on.key, on.hash), of, 0, on.now).map_err(full)?;
+        let at = (store.state_of(root), MAX_DOCUMENT_ID_BYTES);
+        match create(store, at, on.now) {
+            Ok(ids) => {
+                let made = Collection { root, settings, ids, indexes: Vec::new(), size: 0 };
+                self.heap_bytes += made.heap_bytes();
+                self.by_root.insert(root.slot, made);
+                Ok(root)
+            }
+            Err(status) => {
+                store.forget_parts(root.slot, on.now);
+                store.give_back(root, on.now);
+                Err(status)
+            }
+        }
+    }
+
+    /// Makes a collection of a key that is not there, which `fill` fills or refuses. It is one change.
+    pub(super) fn make<J: Journal, E: From<Status>>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, settings): (On<'_>, Settings),
+        entry: &Command<'_>,
+        fill: impl FnOnce(&mut Self, &mut Store<J>, u32) -> Result<(), E>,
+    ) -> Result<u32, E> {
+        let root = self.begin(store, on, settings)?;
+        if let Err(refused) = fill(self, store, root.slot) {
+            self.abandon(store, root, on.now);
+            return Err(refused);
+        }
+        let named = (on.key, on.hash);
+        if store.enter_parts(named, (root, 0), entry, on.now).is_err() {
+            self.forget(store, root, on.now);
+            return Err(Status::OutOfMemory.into());
+        }
+        Ok(root.slot)
+    }
+
+    /// Gives up a collection that no key has led to.
+    pub(super) fn abandon<J: Journal>(&mut self, store: &mut Store<J>, root: Slot, now: Now) {
+        self.forget(store, root, now);
+        store.give_back(root, now);
+    }
+
+    /// Frees all of a collection that no key has led to, but its root record.
+    fn forget<J: Journal>(&mut self, store: &mut Store<J>, root: Slot, now: Now) {
+        // Bounded by what was made for one command.
+        while !self.release_some(store, root.slot, now) {}
+        set_state_guardian(&mut store.owner, root, State::Dead);
+    }
+
+    /// An empty index, which is not one of the collection's yet.
+    pub(super) fn begin_index<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        spec: Spec,
+    ) -> Result<Index, Status> {
+        let named = (spec.name.as_bytes(), on.hash);
+        let header = store.new_root(named, Kind::COLLECTION, ORDERED_ROOT_BYTES, 0, on.now);
+        let header = header.map_err(full)?;
+        let at = (store.state_of(header), MAX_ORDERED_KEY_BYTES);
+        match create(store, at, on.now) {
+            Ok(tree) => Ok(Index { spec, header, tree, multikey: 0, cut: 0, building: None }),
+            Err(status) => {
+                store.give_back(header, on.now);
+                Err(status)
+            }
+        }
+    }
+
+    /// Adds an index to a collection.
+    pub(super) fn add_index<J: Journal>(&mut self, store: &mut Store<J>, root: u32, index: Index) {
+        self.on(root, |collection, _| collection.indexes.push(index));
+        self.note_time(store, root);
+    }
+
+    /// Takes an index out of a collection; its memory is released in turns.
+    pub(super) fn bury_index<J: Journal>(&mut self, store: &mut Store<J>, root: u32, at: usize) {
+        let index = self.on(root, |collection, _| collection.indexes.remove(at));
+        let dead = store.flip_dead(index.header.slot);
+        self.dropped.insert(dead.slot, index.tree);
+        store.bury_rest(Kind::COLLECTION, dead);
+        self.note_time(store, root);
+    }
+
+    /// Notes whether a collection has something to do at some time.
+    pub(super) fn note_time<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
+        let has_time = self.by_root.get(&root).is_some_and(|collection| {
+            let is_timed =
+                |index: &Index| !index.is_ready() || index.spec.expires_after_s.is_some();
+            collection.indexes.iter().any(is_timed)
+        });
+        match has_time {
+            true => self.timed.insert(root),
+            false => self.timed.remove(&root),
+        };
+        store.timed_objects = self.timed.len() as u64;
+    }
+
+    /// Releases some memory of a collection that no key leads to any more, or of an index that was removed. True
+    /// once none is left.
+    pub(super) fn release_some<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        now: Now,
+    ) -> bool {
+        if let Some(tree) = self.dropped.get_mut(&root) {
+            let ended = tree.release_some(&mut logged_arena(store));
+            if ended {
+                self.dropped.remove(&root);
+            }
+            return ended;
+        }
+        if !store.release_parts(root, RELEASE_RECORDS, now) {
+            return false;
+        }
+        if !self.by_root.contains_key(&root) {
+            return true;
+        }
+        let ended = self.on(root, |collection, _| {
+            let Some(index) = collection.indexes.last_mut() else {
+                return collection.ids.release_some(&mut logged_arena(store));
+            };
+            if index.tree.release_some(&mut logged_arena(store)) {
+                let header = index.header;
+                collection.indexes.pop();
+                set_state_guardian(&mut store.owner, header, State::Dead);
+                store.give_back(header, now);
+            }
+            false
+        });
+        if ended && let Some(gone) = self.by_root.remove(&root) {
+            self.heap_bytes -= gone.heap_bytes();
+            self.note_time(store, root);
+        }
+        ended
+    }
+}

@@ -1,0 +1,502 @@
+//! The planner: by which index a search goes, and over which of its keys.
+//!
+//! The counts that the trees keep say how many keys a range has, so that no statistics are needed: the plan
+//! whose keys, and whose sort if it does not come sorted, cost least is taken.
+//!
+//! Invariant: each document that matches has a key in the ranges of a plan, if it was not hinted at. A plan that
+//! is exact has the keys of those that match, each of them once.
+
+use super::entry::{ID, ID_INDEX, cut};
+use super::failure::{Failure, code};
+use super::held::{Collection, Index};
+use crate::store::Store;
+use bson::RawDocumentBuf;
+use bson::raw::{RawBsonRef, RawDocument};
+use remora_arena::Journal;
+use remora_document::{
+    Bounds, Direction, Filter, IndexField, Interval, Path, behind, encode_hash, intersection,
+};
+use remora_index::btree::{Range, Tree};
+use remora_layout::limits::{COUNTED_INDEX_RANGES, MAX_INDEX_RANGES};
+use std::ops::Bound;
+
+/// Where keys come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// The tree of `_id`s.
+    Ids,
+    /// The index at this place.
+    Index(usize),
+}
+
+/// Keys from one up to another one, which is not among them; an empty end is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct KeyRange {
+    pub from: Vec<u8>,
+    pub to: Vec<u8>,
+}
+
+/// A plan.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct QueryPlan {
+    pub source: Source,
+    /// In ascending order; no two of them meet.
+    pub ranges: Vec<KeyRange>,
+    pub is_reverse: bool,
+    /// Documents come in the wanted order.
+    pub is_sorted: bool,
+    /// Its keys are those of the documents that match.
+    pub is_exact: bool,
+    /// Keys in its ranges, about.
+    pub keys: u64,
+    pub cost: f64,
+}
+
+/// The wanted order: paths, and whether each is descending.
+pub(super) type Order = Vec<(String, bool)>;
+
+/// What a search wants.
+pub(super) struct Wanted<'w> {
+    pub filter: &'w Filter,
+    pub order: Option<&'w Order>,
+    pub limit: Option<u64>,
+    /// Paths that are changed meanwhile: an index that has one of them could give a document twice.
+    pub changes: &'w [String],
+}
+
+/// What an index has to offer a search.
+struct Offer<'c> {
+    source: Source,
+    tree: &'c Tree,
+    fields: &'c [IndexField],
+    multikey: u32,
+    is_cut: bool,
+}
+
+/// What the bounds of a filter come to in one index.
+struct Fitted {
+    ranges: Vec<KeyRange>,
+    /// Fields that have bounds.
+    bounded: usize,
+    /// Fields in front that have one value.
+    single: usize,
+    /// Conditions that the ranges meet.
+    exact: usize,
+    /// Fields, by their bits, that have one value in each document that matches.
+    constant: u32,
+}
+
+impl KeyRange {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let to = match self.to.is_empty() {
+            true => Bound::Unbounded,
+            false => Bound::Excluded(&self.to[..]),
+        };
+        (Bound::Included(&self.from), to)
+    }
+
+    /// Whether a key lies in it.
+    pub fn has(&self, key: &[u8]) -> bool {
+        &self.from[..] <= key && (self.to.is_empty() || key < &self.to[..])
+    }
+}
+
+impl QueryPlan {
+    /// The tree that it reads.
+    pub fn tree<'c>(&self, collection: &'c Collection) -> &'c Tree {
+        match self.source {
+            Source::Ids => &collection.ids,
+            Source::Index(at) => &collection.indexes[at].tree,
+        }
+    }
+
+    /// The name of its index.
+    pub fn name<'c>(&self, collection: &'c Collection) -> &'c str {
+        match self.source {
+            Source::Ids => ID_INDEX,
+            Source::Index(at) => &collection.indexes[at].spec.name,
+        }
+    }
+
+    /// Keys in its ranges, counted one range after the other.
+    pub fn count<J: Journal>(&self, store: &Store<J>, collection: &Collection) -> u64 {
+        let tree = self.tree(collection);
+        self.ranges.iter().map(|range| count(store, tree, range)).sum()
+    }
+}
+
+fn count<J: Journal>(store: &Store<J>, tree: &Tree, range: &KeyRange) -> u64 {
+    let (from, to) = range.bounds();
+    tree.count(&store.owner, Range { from, to, ..Range::ALL })
+}
+
+/// Bytes with each of them inverted.
+fn inverted(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|byte| !byte).collect()
+}
+
+/// The intervals of a field's encodings in an index, for those of its values.
+fn in_index(field: &IndexField, intervals: Vec<Interval>) -> Option<Vec<Interval>> {
+    if field.is_hashed() {
+        let hash = |of: Interval| {
+            let mut key = Vec::new();
+            encode_hash(&of.from, &mut key);
+            Interval { to: behind(&key), from: key, is_point: true }
+        };
+        let are_points = intervals.iter().all(|of| of.is_point);
+        let mut all: Vec<Interval> =
+            are_points.then(|| intervals.into_iter().map(hash).collect())?;
+        all.sort_unstable_by(|one, other| one.from.cmp(&other.from));
+        all.dedup();
+        return Some(all);
+    }
+    if field.direction() == Direction::Ascending {
+        return Some(intervals);
+    }
+    let turned = |of: Interval| {
+        // What begins with the one end lies behind it there, too.
+        let from = if of.is_open() { Vec::new() } else { behind(&inverted(&of.to)) };
+        match of.is_point {
+            true => {
+                let from = inverted(&of.from);
+                Interval { to: behind(&from), from, is_point: true }
+            }
+            false => Interval { from, to: behind(&inverted(&of.from)), is_point: false },
+        }
+    };
+    Some(intervals.into_iter().rev().map(turned).collect())
+}
+
+/// Bounds that say something.
+fn telling(filter: &Filter, path: &str) -> Vec<Bounds> {
+    let mut all = filter.bounds(path);
+    all.retain(|bounds| bounds.intervals != [Interval::ALL]);
+    all
+}
+
+impl Offer<'_> {
+    fn is_multikey(&self, at: usize) -> bool {
+        self.multikey & (1 << at) != 0
+    }
+
+    /// The intervals of a field, and how many conditions they meet. Of several conditions on an array one is
+    /// taken, as each may be met by another element.
+    fn intervals(&self, filter: &Filter, at: usize) -> Option<(Vec<Interval>, usize)> {
+        let field = &self.fields[at];
+        let all = telling(filter, field.path());
+        let exact = all.iter().filter(|bounds| bounds.is_exact).count();
+        let intervals = if self.is_multikey(at) {
+            let narrow = |bounds: &Bounds| {
+                (!bounds.intervals.iter().all(|of| of.is_point), bounds.intervals.len())
+            };
+            (all.into_iter().min_by_key(narrow)?.intervals, 0)
+        } else {
+            let both = |one: Vec<Interval>, other: Bounds| intersection(&one, &other.intervals);
+            let mut all = all.into_iter();
+            let first = all.next()?;
+            (all.fold(first.intervals, both), exact)
+        };
+        Some((in_index(field, intervals.0)?, intervals.1))
+    }
+
+    /// The ranges in which the filter's documents have keys.
+    fn fit(&self, filter: &Filter) -> Fitted {
+        let mut fitted =
+            Fitted { ranges: Vec::new(), bounded: 0, single: 0, exact: 0, constant: 0 };
+        let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
+        let (mut goes_on, mut has_array) = (true, false);
+        for at in 0..self.fields.len() {
+            // Two fields of an array may be met by two of its elements.
+            let may_bound = goes_on && !(has_array && self.is_multikey(at));
+            let intervals = self.intervals(filter, at);
+            let is_single =
+                intervals.as_ref().is_some_and(|(of, _)| of.len() == 1 && of[0].is_point);
+            if is_single && !self.is_multikey(at) && !self.fields[at].is_hashed() {
+                fitted.constant |= 1 << at;
+            }
+            let Some((intervals, exact)) = intervals.filter(|_| may_bound) else {
+                goes_on = false;
+                continue;
+            };
+            has_array |= self.is_multikey(at);
+            let are_points = intervals.iter().all(|of| of.is_point);
+            if prefixes.len() * intervals.len() > MAX_INDEX_RANGES {
+                goes_on = false;
+                continue;
+            }
+            fitted.bounded += 1;
+            fitted.exact += exact;
+            let with = |prefix: &[u8], rest: &[u8]| [prefix, rest].concat();
+            if are_points {
+                fitted.single += usize::from(is_single && fitted.single == at);
+                let points = prefixes
+                    .iter()
+                    .flat_map(|prefix| intervals.iter().map(move |of| with(prefix, &of.from)));
+                prefixes = points.collect();
+                continue;
+            }
+            goes_on = false;
+            for prefix in std::mem::take(&mut prefixes) {
+                fitted.ranges.extend(intervals.iter().map(|of| {
+                    let to = match of.is_open() {
+                        true => behind(&prefix),
+                        false => with(&prefix, &of.to),
+                    };
+                    KeyRange { from: with(&prefix, &of.from), to }
+                }));
+            }
+        }
+        let whole = prefixes.into_iter().map(|from| KeyRange { to: behind(&from), from });
+        fitted.ranges.extend(whole);
+        if self.source != Source::Ids {
+            fitted.ranges = cut_ranges(fitted.ranges);
+        }
+        fitted
+    }
+
+    /// Whether the index gives the wanted order, and if so whether it is read in reverse.
+    fn order(&self, fitted: &Fitted, order: Option<&Order>) -> Option<bool> {
+        let order = order?;
+        let is_constant = |at: usize| fitted.constant & (1 << at) != 0;
+        let path_of = |at: usize| self.fields[at].path();
+        let mut fields: Vec<(usize, &str, bool)> = (0..self.fields.len())
+            .filter(|at| *at >= fitted.single && !is_constant(*at))
+            .map(|at| (at, path_of(at), self.fields[at].direction() == Direction::Descending))
+            .collect();
+        if self.fields.iter().all(|field| field.path() != ID) {
+            // Entries end with it.
+            fields.push((self.fields.len(), ID, false));
+        }
+        let mut fields = fields.into_iter();
+        let mut is_reverse = None;
+        for (path, is_descending) in order {
+            if (0..self.fields.len()).any(|at| is_constant(at) && path_of(at) == path) {
+                continue;
+            }
+            let (at, of, descends) = fields.next()?;
+            let is_array = at < self.fields.len() && self.is_multikey(at);
+            let turns = descends != *is_descending;
+            if of != path || is_array || is_reverse.is_some_and(|before| before != turns) {
+                return None;
+            }
+            if at < self.fields.len() && self.fields[at].is_hashed() {
+                return None;
+            }
+            is_reverse = Some(turns);
+        }
+        (!self.is_cut).then_some(is_reverse.unwrap_or(false))
+    }
+
+    fn plan<J: Journal>(&self, store: &Store<J>, wanted: &Wanted<'_>) -> QueryPlan {
+        let fitted = self.fit(wanted.filter);
+        let counted = &fitted.ranges[..fitted.ranges.len().min(COUNTED_INDEX_RANGES)];
+        let mut keys: u64 = counted.iter().map(|range| count(store, self.tree, range)).sum();
+        if !counted.is_empty() {
+            keys = keys * fitted.ranges.len() as u64 / counted.len() as u64;
+        }
+        let order = self.order(&fitted, wanted.order);
+        let is_exact = fitted.exact == wanted.filter.conditions()
+            && self.multikey == 0
+            && !self.is_cut
+            && self.fields.iter().all(|field| !field.is_hashed());
+        let (is_sorted, count) = (order.is_some(), keys as f64);
+        let sorts = wanted.order.is_some() && !is_sorted;
+        let mut cost = count;
+        if sorts {
+            cost += 0.3 * count * count.max(2.0).log2();
+        }
+        if let (Some(limit), true) = (wanted.limit, !sorts && is_exact) {
+            cost = cost.min(limit as f64);
+        }
+        // Of two that cost the same, the one with more bounds has the fewer documents to look at.
+        cost -= 0.01 * fitted.bounded as f64;
+        let is_reverse = order.unwrap_or(false);
+        let ranges = fitted.ranges;
+        QueryPlan { source: self.source, ranges, is_reverse, is_sorted, is_exact, keys, cost }
+    }
+}
+
+/// Ranges of whole encodings as ranges of entries, whose values may be cut.
+fn cut_ranges(ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    let mut all: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+    for KeyRange { from, to } in ranges {
+        let from = cut(&from).to_vec();
+        let to = if cut(&to).len() < to.len() { behind(cut(&to)) } else { to };
+        match all.last_mut() {
+            Some(last) if !last.to.is_empty() && from < last.to => {
+                // They have met.
+                if to.is_empty() || to > last.to {
+                    last.to = to;
+                }
+            }
+            _ => all.push(KeyRange { from, to }),
+        }
+    }
+    all
+}
+
+/// The index of `_id`s has this field.
+pub(super) fn id_field() -> IndexField {
+    IndexField::new(Path::parse(ID).expect("one name"), Direction::Ascending)
+}
+
+/// Whether an index has all documents that match a filter.
+fn is_complete(index: &Index, filter: &Filter) -> bool {
+    let is_sound = match &index.spec.partial {
+        Some(partial) => filter.implies(partial),
+        None => true,
+    };
+    let has_value =
+        |field: &IndexField| filter.bounds(field.path()).iter().any(|of| of.needs_value);
+    is_sound && (!index.spec.is_sparse || index.spec.fields.iter().any(has_value))
+}
+
+fn offer(collection: &Collection, at: usize) -> Offer<'_> {
+    let Index { spec, tree, multikey, cut, .. } = &collection.indexes[at];
+    let (source, fields, is_cut) = (Source::Index(at), &spec.fields[..], *cut > 0);
+    Offer { source, tree, fields, multikey: *multikey, is_cut }
+}
+
+/// Whether an index has a path that is changed meanwhile.
+fn is_changed(fields: &[IndexField], changes: &[String]) -> bool {
+    let names = |path: &str| -> Vec<String> {
+        let is_field =
+            |name: &&str| !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit());
+        path.split('.').filter(is_field).map(str::to_owned).collect()
+    };
+    let meets = |one: &str, other: &str| {
+        let (one, other) = (names(one), names(other));
+        one.iter().zip(&other).all(|(a, b)| a == b)
+    };
+    fields.iter().any(|field| changes.iter().any(|of| meets(field.path(), of)))
+}
+
+impl Collection {
+    /// All plans for a search, the best one first.
+    pub fn plans<J: Journal>(&self, store: &Store<J>, wanted: &Wanted<'_>) -> Vec<QueryPlan> {
+        let id_fields = [id_field()];
+        let ids = Offer {
+            source: Source::Ids,
+            tree: &self.ids,
+            fields: &id_fields,
+            multikey: 0,
+            is_cut: false,
+        };
+        let mut plans = vec![ids.plan(store, wanted)];
+        for (at, index) in self.indexes.iter().enumerate() {
+            let may_be = index.is_ready()
+                && !index.spec.is_hidden
+                && !is_changed(&index.spec.fields, wanted.changes)
+                && is_complete(index, wanted.filter);
+            if may_be {
+                plans.push(offer(self, at).plan(store, wanted));
+            }
+        }
+        let best = plans.iter().map(|plan| plan.keys).min().unwrap_or(0);
+        if let Some(limit) = wanted.limit {
+            // What comes sorted ends at the limit: about so many keys of all.
+            let matches = best.max(1) as f64;
+            for plan in plans.iter_mut().filter(|plan| plan.is_sorted) {
+                plan.cost = plan.cost.min(limit as f64 * plan.keys as f64 / matches);
+            }
+        }
+        plans.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+        plans
+    }
+
+    /// The plan that goes by an index of this name; none if it is not there.
+    pub fn plan_by<J: Journal>(
+        &self,
+        store: &Store<J>,
+        name: &str,
+        wanted: &Wanted<'_>,
+    ) -> Option<QueryPlan> {
+        if name == ID_INDEX {
+            let fields = [id_field()];
+            let (source, tree) = (Source::Ids, &self.ids);
+            let ids = Offer { source, tree, fields: &fields, multikey: 0, is_cut: false };
+            return Some(ids.plan(store, wanted));
+        }
+        let at = self.index(name).filter(|at| self.indexes[*at].is_ready())?;
+        let mut plan = offer(self, at).plan(store, wanted);
+        plan.is_exact &= is_complete(&self.indexes[at], wanted.filter);
+        Some(plan)
+    }
+
+    /// The plan that a hint names.
+    ///
+    /// # Errors
+    /// There is no such index.
+    pub fn hinted<J: Journal>(
+        &self,
+        store: &Store<J>,
+        hint: RawBsonRef<'_>,
+        wanted: &Wanted<'_>,
+    ) -> Result<QueryPlan, Failure> {
+        let by_name = |name: &str| {
+            let at = self.index(name);
+            at.is_none_or(|at| !self.indexes[at].spec.is_hidden)
+                .then(|| self.plan_by(store, name, wanted))
+                .flatten()
+        };
+        let plan = match hint {
+            RawBsonRef::String(name) => by_name(name),
+            RawBsonRef::Document(pattern) => match natural(pattern) {
+                Some(is_reverse) => {
+                    let all = Wanted {
+                        filter: &Filter::parse(&RawDocumentBuf::new())?,
+                        order: None,
+                        ..*wanted
+                    };
+                    let whole = self.plan_by(store, ID_INDEX, &all);
+                    whole.map(|plan| QueryPlan { is_reverse, is_exact: false, ..plan })
+                }
+                None => self.named_by(pattern).and_then(by_name),
+            },
+            _ => None,
+        };
+        plan.ok_or_else(|| {
+            let text = "error processing query: planner returned error: hint provided does not correspond to an existing index";
+            Failure::new(code::BAD_VALUE, text)
+        })
+    }
+
+    /// The name of the index with this key pattern.
+    fn named_by(&self, pattern: &RawDocument) -> Option<&str> {
+        let direction = |value: RawBsonRef<'_>| match value {
+            RawBsonRef::Int32(of) => Some(f64::from(of)),
+            RawBsonRef::Int64(of) => Some(of as f64),
+            RawBsonRef::Double(of) => Some(of),
+            _ => None,
+        };
+        let is_same = |fields: &[IndexField]| {
+            let mut given = pattern.iter();
+            let all = fields.iter().all(|field| match given.next() {
+                Some(Ok((path, value))) if path.as_str() == field.path() => {
+                    match (field.is_hashed(), field.direction()) {
+                        (true, _) => matches!(value, RawBsonRef::String("hashed")),
+                        (_, Direction::Ascending) => direction(value).is_some_and(|of| of > 0.0),
+                        _ => direction(value).is_some_and(|of| of < 0.0),
+                    }
+                }
+                _ => false,
+            });
+            all && given.next().is_none()
+        };
+        if is_same(&[id_field()]) {
+            return Some(ID_INDEX);
+        }
+        let found = self.indexes.iter().find(|index| is_same(&index.spec.fields));
+        found.map(|index| index.spec.name.as_str())
+    }
+}
+
+/// The order of `$natural`, if it is that.
+fn natural(pattern: &RawDocument) -> Option<bool> {
+    match pattern.get("$natural").ok().flatten()? {
+        RawBsonRef::Int32(of) => Some(of < 0),
+        RawBsonRef::Int64(of) => Some(of < 0),
+        RawBsonRef::Double(of) => Some(of < 0.0),
+        _ => None,
+    }
+}

@@ -1,0 +1,442 @@
+//! Collections against a map of documents, whose filters are evaluated one document after the other: random
+//! histories of all operations, each index by itself, steps, full memory, copies and replays.
+
+use bson::raw::RawDocument;
+use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
+use remora_arena::{NoJournal, Owner};
+use remora_document::{Direction, Filter, SortKeys, Update, UpdateContext, compare, encode};
+use remora_engine::{Digest, Now, Shard, ShardOptions};
+use remora_protocol::collection::CollectionCommand;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items};
+use remora_testing::Random;
+use std::collections::BTreeMap;
+
+pub const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+const KEY: &[u8] = b"db.coll";
+
+/// Documents by their encoded `_id`s.
+type Model = BTreeMap<Vec<u8>, Document>;
+
+fn shard(bytes: usize) -> Shard {
+    let options = ShardOptions { record_secret: 7, ..ShardOptions::default() };
+    Shard::new(Owner::heap(bytes, NoJournal), options)
+}
+
+fn bytes(document: &Document) -> Vec<u8> {
+    document.to_vec().unwrap()
+}
+
+fn raw(document: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(document).unwrap()
+}
+
+fn id_of(document: &Document) -> Vec<u8> {
+    let (raw, mut id) = (raw(document), Vec::new());
+    encode(raw.get("_id").unwrap().unwrap(), Direction::Ascending, &mut id).unwrap();
+    id
+}
+
+struct Answer {
+    status: Status,
+    number: i64,
+    value: Vec<u8>,
+}
+
+impl Answer {
+    fn ok(self) -> Self {
+        assert_eq!(self.status, Status::Ok, "{}: {}", self.number, self.text());
+        self
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.value).into_owned()
+    }
+
+    fn document(&self) -> Document {
+        Document::from_reader(&self.value[..]).unwrap()
+    }
+
+    fn documents(&self) -> Vec<Document> {
+        let items = Items::parse(&self.value).unwrap();
+        items.iter().flatten().map(|of| Document::from_reader(of).unwrap()).collect()
+    }
+}
+
+fn ask(shard: &mut Shard, command: CollectionCommand<'_>) -> Answer {
+    ask_at(shard, command, NOW)
+}
+
+fn ask_at(shard: &mut Shard, command: CollectionCommand<'_>, now: Now) -> Answer {
+    let command = Command::Of { key: KEY, request: command.request() };
+    let reply = shard.execute(&command, shard.hash(KEY), now);
+    let value = reply.value.unwrap_or_default().to_vec();
+    Answer { status: reply.status, number: reply.number, value }
+}
+
+fn insert(shard: &mut Shard, documents: &[Document], ordered: bool) -> Answer {
+    let mut list = Vec::new();
+    documents.iter().for_each(|of| Items::push(&mut list, &bytes(of)));
+    let documents = Items::parse(&list).unwrap();
+    ask(shard, CollectionCommand::Insert { documents, ordered })
+}
+
+fn create_index(shard: &mut Shard, spec: Document) -> Answer {
+    let mut request = doc! { "spec": spec };
+    loop {
+        let answer = ask(shard, CollectionCommand::CreateIndex { request: &bytes(&request) });
+        if answer.status != Status::Ok {
+            return answer;
+        }
+        match answer.document().get("at") {
+            Some(at) => request.insert("at", at.clone()),
+            None => return answer,
+        };
+    }
+}
+
+fn index(shard: &mut Shard, key: Document, more: Document) -> Answer {
+    let named = |(name, of): (&String, &Bson)| format!("{name}_{of}");
+    let name = key.iter().map(named).collect::<Vec<_>>().join("_").replace('"', "");
+    let mut spec = doc! { "key": key, "name": name };
+    spec.extend(more);
+    create_index(shard, spec)
+}
+
+/// One step of a search: its head, and the documents.
+fn find_step(shard: &mut Shard, request: &Document) -> (i64, Document, Vec<Document>) {
+    let answer = ask(shard, CollectionCommand::Find { request: &bytes(request) }).ok();
+    let mut all = answer.documents();
+    let head = all.remove(0);
+    (answer.number, head, all)
+}
+
+/// A whole search: its last head, its number and the documents of all steps.
+fn find(shard: &mut Shard, mut request: Document) -> (i64, Document, Vec<Document>) {
+    let (mut number, mut found) = (0, Vec::new());
+    loop {
+        let (some, head, documents) = find_step(shard, &request);
+        number += some;
+        found.extend(documents);
+        match head.get("at") {
+            Some(at) => request.insert("at", at.clone()),
+            None => return (number, head, found),
+        };
+    }
+}
+
+fn write_step(shard: &mut Shard, request: &Document) -> Answer {
+    ask(shard, CollectionCommand::Write { request: &bytes(request) })
+}
+
+/// A whole write: how many matched and were modified, and the last reply.
+fn write(shard: &mut Shard, mut request: Document) -> (i64, i64, Document) {
+    let (mut matched, mut modified) = (0, 0);
+    loop {
+        let answer = write_step(shard, &request).ok();
+        let reply = answer.document();
+        matched += answer.number;
+        modified += reply.get_i64("modified").unwrap();
+        match reply.get("at") {
+            Some(at) => request.insert("at", at.clone()),
+            None => return (matched, modified, reply),
+        };
+    }
+}
+
+fn names(shard: &mut Shard) -> Vec<String> {
+    let told = ask(shard, CollectionCommand::Describe).ok().document();
+    let indexes = told.get_array("indexes").unwrap().iter();
+    indexes.map(|of| of.as_document().unwrap().get_str("name").unwrap().to_owned()).collect()
+}
+
+#[test]
+fn documents_are_inserted_found_changed_and_removed() {
+    let mut shard = shard(4 << 20);
+    assert_eq!(ask(&mut shard, CollectionCommand::Describe).status, Status::NotFound);
+    let all: Vec<Document> = (0..200).map(|at| doc! { "_id": at, "a": at % 10 }).collect();
+    assert_eq!(insert(&mut shard, &all, true).ok().number, 200);
+    shard.audit().unwrap();
+    let (number, head, found) = find(&mut shard, doc! { "filter": { "_id": 7 } });
+    assert_eq!((number, &found[..]), (1, &all[7..8]));
+    assert_eq!((head.get_i64("keys"), head.get_str("index")), (Ok(1), Ok("_id_")));
+    let (_, _, found) = find(&mut shard, doc! { "filter": { "_id": { "$gte": 190 } } });
+    assert_eq!(found, all[190..]);
+    let (number, head, _) = find(&mut shard, doc! { "count": true });
+    assert_eq!((number, head.get_i64("keys")), (200, Ok(0)), "the tree knows");
+    let changed =
+        write(&mut shard, doc! { "q": { "a": 3 }, "u": { "$inc": { "a": 100 } }, "multi": true });
+    assert_eq!((changed.0, changed.1), (20, 20));
+    let again =
+        write(&mut shard, doc! { "q": { "a": 103 }, "u": { "$set": { "a": 103 } }, "multi": true });
+    assert_eq!((again.0, again.1), (20, 0), "what changes nothing is no change");
+    assert_eq!(write(&mut shard, doc! { "q": { "a": 103 } }).0, 1);
+    assert_eq!(write(&mut shard, doc! { "q": { "a": 103 }, "multi": true }).0, 19);
+    shard.audit().unwrap();
+    let told = ask(&mut shard, CollectionCommand::Describe).ok().document();
+    assert_eq!(told.get_i64("count"), Ok(180));
+    write(&mut shard, doc! { "q": {}, "multi": true });
+    assert_eq!(find(&mut shard, doc! {}).0, 0);
+    assert_eq!(ask(&mut shard, CollectionCommand::Describe).ok().number, 0, "it stays");
+    shard.audit().unwrap();
+}
+
+#[test]
+fn an_id_is_there_once() {
+    let mut shard = shard(1 << 20);
+    let documents = [doc! { "_id": 1 }, doc! { "_id": 1.0 }, doc! { "_id": 2 }];
+    let answer = insert(&mut shard, &documents, true).ok();
+    assert_eq!(answer.number, 1);
+    let failures = answer.documents();
+    assert_eq!(failures.len(), 1);
+    assert_eq!(failures[0].get_i32("index"), Ok(1));
+    assert_eq!(failures[0].get_i32("code"), Ok(11000));
+    assert_eq!(
+        failures[0].get_str("errmsg"),
+        Ok("E11000 duplicate key error collection: db.coll index: _id_ dup key: { _id: 1.0 }")
+    );
+    assert_eq!(failures[0].get_document("keyPattern"), Ok(&doc! { "_id": 1 }));
+    let answer = insert(&mut shard, &documents, false).ok();
+    assert_eq!((answer.number, answer.documents().len()), (1, 2));
+    let (_, _, reply) = write(
+        &mut shard,
+        doc! { "q": { "_id": 2, "a": 1 }, "u": { "$set": { "b": 1 } }, "upsert": true, "_id": 9 },
+    );
+    assert_eq!(reply.get_document("error").unwrap().get_i32("code"), Ok(11000));
+    for (id, code) in [(Bson::from(bson::bson!([1])), 53), (Bson::from("x".repeat(600)), 17280)] {
+        let answer = insert(&mut shard, &[doc! { "_id": id }], true).ok();
+        assert_eq!(answer.documents()[0].get_i32("code"), Ok(code));
+    }
+    shard.audit().unwrap();
+}
+
+#[test]
+fn what_none_matches_is_made_from_filter_and_update() {
+    let mut shard = shard(1 << 20);
+    let request = doc! {
+        "q": { "a": 1, "b.c": "x", "d": { "$gt": 3 } }, "u": { "$inc": { "n": 2 }, "$setOnInsert": { "o": 1 } },
+        "upsert": true, "_id": 77, "give": "after",
+    };
+    let (matched, _, reply) = write(&mut shard, request.clone());
+    assert_eq!((matched, reply.get("upserted")), (0, Some(&Bson::Int32(77))));
+    let made = doc! { "_id": 77, "a": 1, "b": { "c": "x" }, "n": 2, "o": 1 };
+    assert_eq!(reply.get_document("document"), Ok(&made));
+    let by_id = doc! { "q": { "_id": 5 }, "u": { "z": 1 }, "upsert": true, "_id": 78 };
+    assert_eq!(write(&mut shard, by_id).2.get("upserted"), Some(&Bson::Int32(5)));
+    let (matched, modified, reply) = write(
+        &mut shard,
+        doc! { "q": { "_id": 77 }, "u": { "$inc": { "n": 1 } }, "upsert": true, "give": "before" },
+    );
+    assert_eq!((matched, modified), (1, 1));
+    assert_eq!(reply.get_document("document"), Ok(&made));
+    let (_, _, reply) =
+        write(&mut shard, doc! { "q": { "_id": 77 }, "u": { "_id": 78 }, "upsert": true });
+    assert_eq!(reply.get_document("error").unwrap().get_i32("code"), Ok(66));
+    shard.audit().unwrap();
+}
+
+#[test]
+fn the_element_that_has_matched_is_changed() {
+    let mut shard = shard(1 << 20);
+    insert(&mut shard, &[doc! { "_id": 1, "a": [{ "b": 1 }, { "b": 2 }] }], true).ok();
+    let request = doc! {
+        "q": { "a.b": 2 }, "u": { "$set": { "a.$.c": 3 } }, "give": "after",
+    };
+    let (_, _, reply) = write(&mut shard, request);
+    let wanted = doc! { "_id": 1, "a": [{ "b": 1 }, { "b": 2, "c": 3 }] };
+    assert_eq!(reply.get_document("document"), Ok(&wanted));
+}
+
+#[test]
+fn a_validator_refuses_documents() {
+    let mut shard = shard(1 << 20);
+    let options = doc! { "validator": { "a": { "$gt": 0 } } };
+    ask(&mut shard, CollectionCommand::Create { options: &bytes(&options) }).ok();
+    let again = ask(&mut shard, CollectionCommand::Create { options: &bytes(&options) });
+    assert_eq!(again.status, Status::NotDone);
+    let answer = insert(&mut shard, &[doc! { "_id": 1, "a": 0 }, doc! { "_id": 2, "a": 1 }], false);
+    assert_eq!((answer.number, answer.documents()[0].get_i32("code")), (1, Ok(121)));
+    let spoil = doc! { "q": { "_id": 2 }, "u": { "$set": { "a": -1 } } };
+    let (_, modified, reply) = write(&mut shard, spoil.clone());
+    assert_eq!((modified, reply.get_document("error").unwrap().get_i32("code")), (0, Ok(121)));
+    let mut moderate = options.clone();
+    moderate.insert("validationLevel", "off");
+    ask(&mut shard, CollectionCommand::SetOptions { options: &bytes(&moderate) }).ok();
+    assert_eq!(write(&mut shard, spoil).1, 1);
+    moderate.insert("validationLevel", "moderate");
+    ask(&mut shard, CollectionCommand::SetOptions { options: &bytes(&moderate) }).ok();
+    let bad_stays = doc! { "q": { "_id": 2 }, "u": { "$set": { "a": -2 } } };
+    assert_eq!(write(&mut shard, bad_stays).1, 1, "it did not match before");
+    let unknown = ask(
+        &mut shard,
+        CollectionCommand::SetOptions { options: &bytes(&doc! { "capped": true }) },
+    );
+    assert_eq!((unknown.status, unknown.number), (Status::Refused, 72));
+}
+
+#[test]
+fn a_unique_index_takes_each_key_once() {
+    let mut shard = shard(4 << 20);
+    insert(&mut shard, &[doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": [2, 3] }], true).ok();
+    assert_eq!(index(&mut shard, doc! { "a": 1 }, doc! { "unique": true }).ok().number, 1);
+    let added = [
+        doc! { "_id": 3, "a": 4 },
+        doc! { "_id": 4, "a": 3 },
+        doc! { "_id": 5, "a": 4 },
+        doc! { "_id": 6 },
+        doc! { "_id": 7, "a": null },
+        doc! { "_id": 8, "a": [9, 9] },
+    ];
+    let answer = insert(&mut shard, &added, false).ok();
+    let failed: Vec<i32> =
+        answer.documents().iter().map(|of| of.get_i32("index").unwrap()).collect();
+    assert_eq!((answer.number, &failed[..]), (3, &[1, 2, 4][..]));
+    assert_eq!(
+        answer.documents()[0].get_str("errmsg"),
+        Ok("E11000 duplicate key error collection: db.coll index: a_1 dup key: { a: 3 }")
+    );
+    let clash = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 9 } } };
+    let (_, modified, reply) = write(&mut shard, clash);
+    let error = reply.get_document("error").unwrap();
+    assert_eq!((modified, error.get_i32("code")), (0, Ok(11000)));
+    assert_eq!(error.get_document("keyValue"), Ok(&doc! { "a": 9 }));
+    let own = doc! { "q": { "_id": 8 }, "u": { "$push": { "a": 9 } } };
+    assert_eq!(write(&mut shard, own).1, 1, "its own keys are no others");
+    // Keys that are longer than a tree's.
+    let long = |end: &str| format!("{}{end}", "k".repeat(2_000));
+    let longs = [doc! { "_id": 20, "a": long("1") }, doc! { "_id": 21, "a": long("2") }];
+    assert_eq!(insert(&mut shard, &longs, true).ok().number, 2);
+    let answer = insert(&mut shard, &[doc! { "_id": 22, "a": long("1") }], true).ok();
+    assert_eq!(answer.documents()[0].get_i32("code"), Ok(11000));
+    let (_, _, found) = find(&mut shard, doc! { "filter": { "a": long("2") }, "hint": "a_1" });
+    assert_eq!(found, longs[1..]);
+    shard.audit().unwrap();
+    // An index that cannot be made leaves no trace.
+    insert(&mut shard, &[doc! { "_id": 30, "b": 1, "a": 30 }], true).ok();
+    let answer = index(&mut shard, doc! { "b": 1 }, doc! { "unique": true });
+    assert_eq!((answer.status, answer.number), (Status::Refused, 11000));
+    assert_eq!(names(&mut shard), ["_id_", "a_1"]);
+    while shard.wants_release() {
+        shard.release_some(NOW);
+    }
+    shard.audit().unwrap();
+}
+
+#[test]
+fn indexes_that_conflict_are_refused_with_the_codes_of_mongodb() {
+    let mut shard = shard(4 << 20);
+    let code = |answer: Answer| match answer.status {
+        Status::Ok => answer.number,
+        Status::Refused => -answer.number,
+        other => panic!("{other:?}"),
+    };
+    let named = |name: &str, key: Document, more: Document| {
+        let mut spec = doc! { "key": key, "name": name };
+        spec.extend(more);
+        spec
+    };
+    for (spec, wanted) in [
+        (named("a_1", doc! { "a": 1 }, doc! {}), 1),
+        (named("a_1", doc! { "a": 1.0 }, doc! { "background": true, "v": 2 }), 0),
+        (named("_id_", doc! { "_id": 1 }, doc! {}), 0),
+        (named("other", doc! { "a": 1 }, doc! {}), -85),
+        (named("a_1", doc! { "b": 1 }, doc! {}), -86),
+        (named("a_1", doc! { "a": 1 }, doc! { "unique": true }), -86),
+        (named("a_1", doc! { "a": 1 }, doc! { "expireAfterSeconds": 5 }), -85),
+        (named("u", doc! { "a": 1 }, doc! { "unique": true }), 1),
+        (named("g", doc! { "a": "2dsphere" }, doc! {}), -67),
+        (named("t", doc! { "a": "text" }, doc! {}), -67),
+        (named("w", doc! { "$**": 1 }, doc! {}), -67),
+        (named("z", doc! { "a": 0 }, doc! {}), -67),
+        (named("e", doc! {}, doc! {}), -67),
+        (named("h", doc! { "a": "hashed" }, doc! { "unique": true }), -16764),
+        (named("c", doc! { "c": 1 }, doc! { "collation": { "locale": "fr" } }), -72),
+        (named("c", doc! { "c": 1 }, doc! { "collation": { "locale": "simple" } }), 1),
+        (named("x", doc! { "c": 1 }, doc! { "what": 1 }), -197),
+        (named("p", doc! { "a": 1 }, doc! { "sparse": true, "partialFilterExpression": {} }), -67),
+        (named("t", doc! { "a": 1, "b": 1 }, doc! { "expireAfterSeconds": 5 }), -67),
+    ] {
+        let told = spec.clone();
+        assert_eq!(code(create_index(&mut shard, spec)), wanted, "{told}");
+    }
+    assert_eq!(names(&mut shard), ["_id_", "a_1", "u", "c"]);
+    let drop = |shard: &mut Shard, name: &[u8]| ask(shard, CollectionCommand::DropIndex { name });
+    assert_eq!(drop(&mut shard, b"none").status, Status::NotFound);
+    assert_eq!(drop(&mut shard, b"_id_").number, 72);
+    drop(&mut shard, b"u").ok();
+    assert_eq!(names(&mut shard), ["_id_", "a_1", "c"]);
+    let answer =
+        ask(&mut shard, CollectionCommand::Find { request: &bytes(&doc! { "hint": { "u": 1 } }) });
+    assert_eq!((answer.status, answer.number), (Status::Refused, 2));
+    insert(&mut shard, &[doc! { "_id": 1, "a": [1], "b": [2] }], true).ok();
+    assert_eq!(index(&mut shard, doc! { "a": 1, "b": 1 }, doc! {}).number, 171);
+    while shard.wants_release() {
+        shard.release_some(NOW);
+    }
+    shard.audit().unwrap();
+}
+
+#[test]
+fn documents_expire_by_their_index() {
+    let mut shard = shard(8 << 20);
+    let at = |ms: i64| DateTime::from_millis(NOW.unix_ms as i64 + ms);
+    let mut all: Vec<Document> =
+        (0..300).map(|id| doc! { "_id": id, "at": at(i64::from(id) * 1000) }).collect();
+    all.push(doc! { "_id": 1000, "at": "never" });
+    all.push(doc! { "_id": 1001, "at": [at(900_000_000), at(-1)] });
+    all.push(doc! { "_id": 1002 });
+    insert(&mut shard, &all, true).ok();
+    for key in [doc! { "at": -1 }, doc! { "at": 1 }] {
+        index(&mut shard, key, doc! { "expireAfterSeconds": 10 }).ok();
+    }
+    assert!(shard.wants_ticks());
+    let later = Now { unix_ms: NOW.unix_ms + 110_500, ..NOW };
+    shard.tick(later);
+    for _ in 0..100 {
+        shard.release_some(later);
+    }
+    let (_, _, found) = find(&mut shard, doc! {});
+    let left: Vec<i32> = found.iter().map(|of| of.get_i32("_id").unwrap()).collect();
+    let wanted: Vec<i32> = (101..300).chain([1000, 1002]).collect();
+    assert_eq!(left, wanted);
+    shard.audit().unwrap();
+}
+
+#[test]
+fn sparse_partial_and_hashed_indexes_have_what_they_promise() {
+    let mut shard = shard(8 << 20);
+    let all: Vec<Document> = (0..400)
+        .map(|id| match id % 4 {
+            0 => doc! { "_id": id },
+            1 => doc! { "_id": id, "a": null, "b": id },
+            _ => doc! { "_id": id, "a": id / 4, "b": id },
+        })
+        .collect();
+    insert(&mut shard, &all, true).ok();
+    index(&mut shard, doc! { "a": 1 }, doc! { "sparse": true }).ok();
+    index(
+        &mut shard,
+        doc! { "b": 1 },
+        doc! { "partialFilterExpression": { "b": { "$gte": 200 } } },
+    )
+    .ok();
+    index(&mut shard, doc! { "a": "hashed" }, doc! {}).ok();
+    shard.audit().unwrap();
+    let used = |shard: &mut Shard, filter: Document| {
+        let model = Filter::parse(&raw(&filter)).unwrap();
+        let wanted = all.iter().filter(|of| model.matches(&raw(of))).count();
+        let (number, head, _) = find(shard, doc! { "filter": filter });
+        assert_eq!(number, wanted as i64);
+        head.get_str("index").unwrap().to_owned()
+    };
+    assert_eq!(used(&mut shard, doc! { "a": 50 }), "a_1");
+    assert_eq!(used(&mut shard, doc! { "a": { "$gt": 90 } }), "a_1");
+    assert_ne!(used(&mut shard, doc! { "a": null }), "a_1", "it lacks those without the field");
+    assert_ne!(used(&mut shard, doc! { "a": { "$exists": false } }), "a_1");
+    assert_eq!(used(&mut shard, doc! { "b": { "$gt": 390 } }), "b_1");
+    assert_eq!(used(&mut shard, doc! { "b": 250, "a": { "$ne": 1 } }), "b_1");
+    assert_eq!(used(&mut shard, doc! { "b": { "$gt": 100 } }), "_id_");
+    ask(&mut shard, CollectionCommand::DropIndex { name: b"a_1" }).ok();
+    assert_eq!(used(&mut shard, doc! { "a": 50 }), "a_hashed");
+    assert_eq!(used(&mut shard, doc! { "a": { "$gt": 90 } }), "_id_");
+}
