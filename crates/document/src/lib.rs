@@ -28,24 +28,38 @@
 #![forbid(unsafe_code)]
 
 mod decimal;
+mod distinct;
 mod error;
+mod expression;
 mod filter;
 mod key;
 mod number;
 mod order;
 mod path;
+mod pipeline;
+mod projection;
 mod raw;
+mod schema;
+mod set_path;
 mod sort;
+mod sorter;
 mod type_name;
 mod update;
 mod validate;
+mod value;
+mod variables;
 
+pub use distinct::Distinct;
 pub use error::DocumentError;
 pub use filter::Filter;
 pub use key::{Direction, encode, encode_compound};
 pub use order::{Class, compare, compare_documents};
 pub use path::{Found, Leaves, Path, PathTooLong};
+pub use pipeline::{Merge, Pipeline, Query, Sink, Source, Step, WhenMatched, WhenNotMatched};
+pub use projection::Projection;
 pub use sort::SortKeys;
+pub use sorter::Sorter;
 pub(crate) use type_name::type_name;
 pub use update::{Update, UpdateContext};
 pub use validate::{Invalid, validate};
+pub use variables::Variables;
