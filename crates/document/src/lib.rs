@@ -30,7 +30,9 @@
 #![forbid(unsafe_code)]
 
 mod decimal;
+mod distinct;
 mod error;
+mod expression;
 mod filter;
 mod json;
 mod key;
@@ -38,12 +40,20 @@ mod keys;
 mod number;
 mod order;
 mod path;
+mod pipeline;
+mod projection;
 mod raw;
+mod schema;
+mod set_path;
 mod sort;
+mod sorter;
 mod type_name;
 mod update;
 mod validate;
+mod value;
+mod variables;
 
+pub use distinct::Distinct;
 pub use error::DocumentError;
 pub use filter::{Bounds, Filter, Interval, behind, intersection};
 pub use json::{from_json, to_canonical_json, to_json};
@@ -51,7 +61,11 @@ pub use key::{Direction, encode, encode_compound};
 pub use keys::{DocumentKeys, IndexField, document_keys, encode_hash, key_values};
 pub use order::{Class, compare, compare_documents};
 pub use path::{Found, Leaves, Path, PathTooLong};
+pub use pipeline::{Merge, Pipeline, Query, Sink, Source, Step, WhenMatched, WhenNotMatched};
+pub use projection::Projection;
 pub use sort::SortKeys;
+pub use sorter::Sorter;
 pub(crate) use type_name::type_name;
 pub use update::{Update, UpdateContext};
 pub use validate::{Invalid, validate};
+pub use variables::Variables;

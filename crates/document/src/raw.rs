@@ -1,6 +1,8 @@
-//! Reading raw documents without errors: each level ends at its first malformed element.
+//! Reading raw documents without errors: each level ends at its first malformed element. Writing them with
+//! names that may be wrong.
 
-use bson::raw::{RawArray, RawBsonRef, RawDbPointerRef, RawDocument, RawDocumentBuf, cstr};
+use crate::error::DocumentError;
+use bson::raw::{CStr, RawArray, RawBsonRef, RawDbPointerRef, RawDocument, RawDocumentBuf, cstr};
 
 /// The fields of a document.
 pub(crate) fn fields(document: &RawDocument) -> impl Iterator<Item = (&str, RawBsonRef<'_>)> {
@@ -30,4 +32,19 @@ pub(crate) fn db_pointer_bytes(pointer: RawDbPointerRef<'_>) -> Vec<u8> {
     document.append(cstr!(""), RawBsonRef::DbPointer(pointer));
     let bytes = document.as_bytes();
     bytes.get(BEFORE..bytes.len() - 1).unwrap_or_default().to_vec()
+}
+
+/// Appends a field.
+///
+/// # Errors
+/// The name has a zero byte.
+pub(crate) fn append(
+    document: &mut RawDocumentBuf,
+    name: &str,
+    value: RawBsonRef<'_>,
+) -> Result<(), DocumentError> {
+    let name = <&CStr>::try_from(name)
+        .map_err(|_| DocumentError::bad_value("a name of a field cannot contain a zero byte"))?;
+    document.append(name, value);
+    Ok(())
 }

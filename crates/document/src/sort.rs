@@ -1,6 +1,7 @@
 //! Sorting documents by some of their fields.
 
 use crate::error::{BAD_VALUE, DocumentError, INVALID_BSON};
+use crate::key::{Direction, encode};
 use crate::order::compare;
 use crate::path::{Leaves, Path};
 use bson::raw::{RawBsonRef, RawDocument};
@@ -76,6 +77,21 @@ impl SortKeys {
             }
             false => Ok(SortKeys(keys)),
         }
+    }
+
+    /// Appends the key of a document: bytes that compare as [`SortKeys::compare`] does.
+    pub(crate) fn encode(
+        &self,
+        document: &RawDocument,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DocumentError> {
+        for (path, is_descending) in &self.0 {
+            let direction =
+                if *is_descending { Direction::Descending } else { Direction::Ascending };
+            encode(extreme(path, *is_descending, document), direction, out)
+                .map_err(DocumentError::malformed)?;
+        }
+        Ok(())
     }
 
     /// Compares two documents.

@@ -9,4 +9,6 @@ mod hostile;
 mod keys;
 mod naive;
 mod orders;
+mod pipelines;
+mod projections;
 mod updates;

@@ -3,14 +3,20 @@
 use super::bits::Bits;
 use super::pattern::Pattern;
 use super::types::TypeSet;
+use crate::error::DocumentError;
+use crate::expression::Expression;
 use crate::number::Number;
 use crate::order::{Class, compare};
 use crate::path::{Found, Leaves, Path};
 use crate::raw::elements;
+use crate::schema::Schema;
+use crate::variables::Env;
 use bson::RawBson;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// One part of a filter document.
 #[derive(Debug, Clone)]
@@ -19,6 +25,34 @@ pub(super) enum Clause {
     Or(Vec<Clause>),
     Nor(Vec<Clause>),
     Field(Path, Vec<Test>),
+    /// `$expr`: at the top of a filter only.
+    Expression(Expression),
+    /// `$jsonSchema`.
+    Schema(Arc<Schema>),
+    /// Whether all documents match.
+    Always(bool),
+}
+
+/// What the expressions of a filter see, and the first error of one.
+pub(super) struct Evaluation<'e> {
+    pub(super) env: &'e Env<'e>,
+    pub(super) error: RefCell<Option<DocumentError>>,
+}
+
+impl Evaluation<'_> {
+    /// Whether an expression counts as true for a document. After an error nothing matches.
+    fn holds(&self, expression: &Expression, document: &RawDocument) -> bool {
+        if self.error.borrow().is_some() {
+            return false;
+        }
+        match expression.evaluate(document, self.env) {
+            Ok(value) => value.is_true(),
+            Err(error) => {
+                *self.error.borrow_mut() = Some(error);
+                false
+            }
+        }
+    }
 }
 
 /// What a field must satisfy.
@@ -123,8 +157,8 @@ impl Predicate {
                 .is_some_and(|array| elements(array).take(size.saturating_add(1)).count() == *size),
             Predicate::ElemMatchDocument(clauses) => value.as_array().is_some_and(|array| {
                 elements(array).any(|element| match element {
-                    RawBsonRef::Document(inner) => all(clauses, Root::Document(inner)),
-                    RawBsonRef::Array(inner) => all(clauses, Root::Array(inner)),
+                    RawBsonRef::Document(inner) => all(clauses, Root::Document(inner), None),
+                    RawBsonRef::Array(inner) => all(clauses, Root::Array(inner), None),
                     _ => false,
                 })
             }),
@@ -175,16 +209,27 @@ pub(super) enum Root<'d> {
 }
 
 /// Whether all clauses hold. The depth of the filter bounds the recursion.
-pub(super) fn all(clauses: &[Clause], root: Root<'_>) -> bool {
-    clauses.iter().all(|clause| clause.holds(root))
+pub(super) fn all(clauses: &[Clause], root: Root<'_>, evaluation: Option<&Evaluation<'_>>) -> bool {
+    clauses.iter().all(|clause| clause.holds(root, evaluation))
 }
 
 impl Clause {
-    fn holds(&self, root: Root<'_>) -> bool {
+    fn holds(&self, root: Root<'_>, evaluation: Option<&Evaluation<'_>>) -> bool {
         match self {
-            Clause::And(clauses) => all(clauses, root),
-            Clause::Or(clauses) => clauses.iter().any(|clause| clause.holds(root)),
-            Clause::Nor(clauses) => !clauses.iter().any(|clause| clause.holds(root)),
+            Clause::And(clauses) => all(clauses, root, evaluation),
+            Clause::Or(clauses) => clauses.iter().any(|clause| clause.holds(root, evaluation)),
+            Clause::Nor(clauses) => !clauses.iter().any(|clause| clause.holds(root, evaluation)),
+            Clause::Always(holds) => *holds,
+            Clause::Expression(expression) => match (root, evaluation) {
+                (Root::Document(document), Some(evaluation)) => {
+                    evaluation.holds(expression, document)
+                }
+                _ => false,
+            },
+            Clause::Schema(schema) => match root {
+                Root::Document(document) => schema.matches(document),
+                Root::Array(_) => false,
+            },
             Clause::Field(path, tests) => tests.iter().all(|test| test.holds_at(path, root)),
         }
     }

@@ -6,8 +6,7 @@
 //!   back-references and possessive quantifiers are errors. `\B` knows all of Unicode. `$` takes a last
 //!   line break with it, so `$\n` never matches. A flag inside a pattern, such as `(?m)`, counts for
 //!   `$` in all that follows it.
-//! * `$expr`, `$where`, `$text`, `$jsonSchema`, `$sampleRate`, `$alwaysTrue`, `$alwaysFalse`, and the
-//!   operators for geometries, are errors.
+//! * `$where`, `$text`, `$sampleRate`, and the operators for geometries, are errors.
 //! * A comparison of a double with a decimal is exact.
 //! * A filter has limits: conditions, regular expressions, bit positions. In an `$elemMatch` inside
 //!   another one, the path of the inner one has one number at most.
@@ -27,11 +26,15 @@ mod position;
 mod types;
 
 pub use bounds::{Bounds, Interval, behind, intersection};
-pub(crate) use types::name_of_type;
+pub(crate) use pattern::Pattern;
+pub(crate) use types::{TypeSet, name_of_type};
 
 use crate::error::DocumentError;
+use crate::variables::{Env, Variables};
 use bson::raw::RawDocument;
-use expression::{Clause, Root};
+use expression::{Clause, Evaluation, Root};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A filter, parsed. It keeps nothing of the document that it was parsed from.
 ///
@@ -50,6 +53,8 @@ use expression::{Clause, Root};
 #[derive(Debug, Clone)]
 pub struct Filter {
     clauses: Vec<Clause>,
+    /// What `$expr` sees, if there is one.
+    variables: Option<Arc<Variables>>,
 }
 
 impl Filter {
@@ -59,12 +64,64 @@ impl Filter {
     ///
     /// With the code and the text of MongoDB: see [`DocumentError`].
     pub fn parse(document: &RawDocument) -> Result<Filter, DocumentError> {
-        parse::filter(document).map(|clauses| Filter { clauses })
+        Filter::parse_with(document, &Variables::default())
     }
 
-    /// Whether a document matches.
+    /// The same with variables, which the expressions of `$expr` see.
+    ///
+    /// # Errors
+    ///
+    /// As [`Filter::parse`].
+    pub fn parse_with(
+        document: &RawDocument,
+        variables: &Variables,
+    ) -> Result<Filter, DocumentError> {
+        let (clauses, has_expression) = parse::filter(document, variables)?;
+        let variables = has_expression.then(|| Arc::new(variables.clone()));
+        Ok(Filter { clauses, variables })
+    }
+
+    /// Whether it has `$expr`, so that a match can fail.
+    #[must_use]
+    pub fn has_expression(&self) -> bool {
+        self.variables.is_some()
+    }
+
+    /// Whether a document matches. One for which `$expr` fails does not: see [`Filter::try_matches`].
     #[must_use]
     pub fn matches(&self, document: &RawDocument) -> bool {
-        expression::all(&self.clauses, Root::Document(document))
+        match &self.variables {
+            None => expression::all(&self.clauses, Root::Document(document), None),
+            Some(_) => self.try_matches(document).unwrap_or(false),
+        }
+    }
+
+    /// The same for filters with `$expr`, whose expressions can fail.
+    ///
+    /// # Errors
+    ///
+    /// That of the expression.
+    pub fn try_matches(&self, document: &RawDocument) -> Result<bool, DocumentError> {
+        match &self.variables {
+            None => Ok(self.matches(document)),
+            Some(variables) => self.holds(document, &variables.env()),
+        }
+    }
+
+    /// The same with other values of the variables.
+    pub(crate) fn holds(
+        &self,
+        document: &RawDocument,
+        env: &Env<'_>,
+    ) -> Result<bool, DocumentError> {
+        if self.variables.is_none() {
+            return Ok(self.matches(document));
+        }
+        let evaluation = Evaluation { env, error: RefCell::new(None) };
+        let holds = expression::all(&self.clauses, Root::Document(document), Some(&evaluation));
+        match evaluation.error.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(holds),
+        }
     }
 }

@@ -5,8 +5,9 @@ use crate::raw::fields;
 use bson::raw::RawDocument;
 
 /// Operators of MongoDB at the top of a filter that are errors here.
-pub(super) const UNSUPPORTED_AT_TOP: &[&str] =
-    &["$alwaysFalse", "$alwaysTrue", "$expr", "$jsonSchema", "$sampleRate", "$text", "$where"];
+pub(super) const UNSUPPORTED_AT_TOP: &[&str] = &["$sampleRate", "$text", "$where"];
+/// Operators at the top that are parsed by themselves.
+const AT_TOP: &[&str] = &["$alwaysFalse", "$alwaysTrue", "$expr", "$jsonSchema"];
 /// Operators of MongoDB on a field that are errors here.
 pub(super) const UNSUPPORTED: &[&str] = &[
     "$geoIntersects",
@@ -25,7 +26,7 @@ pub(super) const REFERENCE: &[&str] = &["$db", "$id", "$ref"];
 
 /// Whether an operator stands where a field's name could: not under a field.
 pub(super) fn has_no_field(name: &str) -> bool {
-    [LOGICAL, UNSUPPORTED_AT_TOP, REFERENCE].iter().any(|names| names.contains(&name))
+    [LOGICAL, UNSUPPORTED_AT_TOP, AT_TOP, REFERENCE].iter().any(|names| names.contains(&name))
 }
 
 /// Whether a field can have the operator.

@@ -8,36 +8,46 @@ use super::names::{
 };
 use super::pattern::Pattern;
 use super::types::TypeSet;
-use crate::error::{DocumentError, INVALID_BSON, OPTIONS_AFTER_REGEX, OPTIONS_BEFORE_REGEX};
-use crate::number::Number;
+use crate::error::{
+    DocumentError, INVALID_BSON, OPTIONS_AFTER_REGEX, OPTIONS_BEFORE_REGEX, TYPE_MISMATCH,
+};
+use crate::expression::Expression;
 use crate::path::Path;
 use crate::raw::{elements, fields};
+use crate::schema::Schema;
 use crate::validate::{Invalid, validate};
+use crate::value::is_true;
+use crate::variables::Variables;
 use bson::RawBson;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use remora_layout::limits::{MAX_FILTER_CONDITIONS, MAX_FILTER_PATTERNS};
+use std::sync::Arc;
 
 type Parsed<T> = Result<T, DocumentError>;
 
 /// The clauses of a filter document. Its depth bounds the recursion.
-pub(super) fn filter(document: &RawDocument) -> Parsed<Vec<Clause>> {
+pub(super) fn filter(document: &RawDocument, variables: &Variables) -> Parsed<(Vec<Clause>, bool)> {
     validate(document).map_err(|invalid| match invalid {
         Invalid::TooDeep => DocumentError::bad_value("exceeded maximum query tree depth"),
         Invalid::Malformed => DocumentError::new(INVALID_BSON, invalid.to_string()),
     })?;
-    Parser::default().clauses(document)
+    let mut parser =
+        Parser { variables, conditions: 0, patterns: 0, elem_matches: 0, has_expression: false };
+    let clauses = parser.clauses(document)?;
+    Ok((clauses, parser.has_expression))
 }
 
 /// What one filter has so far.
-#[derive(Default)]
-struct Parser {
+struct Parser<'v> {
+    variables: &'v Variables,
+    has_expression: bool,
     conditions: usize,
     patterns: usize,
     /// How many `$elemMatch` are around.
     elem_matches: usize,
 }
 
-impl Parser {
+impl Parser<'_> {
     fn clauses(&mut self, document: &RawDocument) -> Parsed<Vec<Clause>> {
         let mut clauses = Vec::new();
         for (name, value) in fields(document) {
@@ -49,6 +59,10 @@ impl Parser {
                 "$and" => Clause::And(self.logical(name, value)?),
                 "$or" => Clause::Or(self.logical(name, value)?),
                 "$nor" => Clause::Nor(self.logical(name, value)?),
+                "$expr" => Clause::Expression(self.expression(value)?),
+                "$jsonSchema" => self.schema(value)?,
+                "$alwaysTrue" => Clause::Always(true),
+                "$alwaysFalse" => Clause::Always(false),
                 _ if REFERENCE.contains(&name) => {
                     Clause::Field(path(name)?, vec![comparison(Comparison::Equal, name, value)?])
                 }
@@ -61,6 +75,22 @@ impl Parser {
             });
         }
         Ok(clauses)
+    }
+
+    fn expression(&mut self, value: RawBsonRef<'_>) -> Parsed<Expression> {
+        if self.elem_matches > 0 {
+            let text = "$expr can only be applied to the top-level document";
+            return Err(DocumentError::bad_value(text));
+        }
+        self.has_expression = true;
+        Expression::parse(value, self.variables)
+    }
+
+    fn schema(&mut self, value: RawBsonRef<'_>) -> Parsed<Clause> {
+        let RawBsonRef::Document(schema) = value else {
+            return Err(DocumentError::new(TYPE_MISMATCH, "$jsonSchema must be an object"));
+        };
+        Ok(Clause::Schema(Arc::new(Schema::parse(schema)?)))
     }
 
     /// The clauses of `$and`, `$or` or `$nor`.
@@ -315,13 +345,4 @@ fn unknown_at_top(name: &str) -> DocumentError {
 fn elem_match_argument(value: RawBsonRef<'_>) -> Option<RawBsonRef<'_>> {
     let first = fields(value.as_document()?).next();
     first.and_then(|(name, argument)| (name == "$elemMatch").then_some(argument))
-}
-
-/// Whether a value counts as true.
-fn is_true(value: RawBsonRef<'_>) -> bool {
-    match value {
-        RawBsonRef::Boolean(value) => value,
-        RawBsonRef::Null | RawBsonRef::Undefined => false,
-        _ => !matches!(Number::of(value), Some(Number::Zero)),
-    }
 }

@@ -8,7 +8,7 @@ use remora_layout::limits::MAX_COMPILED_PATTERN_BYTES;
 
 /// A compiled regular expression, and what it was made of.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     regex: Regex,
     source: String,
     options: String,
@@ -16,7 +16,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// Compiles a pattern with MongoDB's options: `i`, `m`, `s`, `x`, and `u`, which is always on.
-    pub(super) fn new(source: &str, options: &str) -> Result<Pattern, DocumentError> {
+    pub(crate) fn new(source: &str, options: &str) -> Result<Pattern, DocumentError> {
         if source.contains('\0') {
             let message = "Regular expression cannot contain an embedded null byte";
             return Err(DocumentError::bad_value(message));
@@ -36,6 +36,11 @@ impl Pattern {
             .build()
             .map_err(|error| invalid(last_line(&error.to_string())))?;
         Ok(Pattern { regex, source: source.to_owned(), options: options.to_owned() })
+    }
+
+    /// The compiled expression.
+    pub(crate) fn regex(&self) -> &Regex {
+        &self.regex
     }
 
     /// A string matches the pattern; a regular expression matches its equal.

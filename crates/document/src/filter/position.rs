@@ -70,7 +70,8 @@ fn holds_in(
         (Some(rest), _, RawBsonRef::Document(inner)) => test.holds_at(rest, Root::Document(inner)),
         (Some(_), ..) => false,
         (None, Predicate::ElemMatchDocument(clauses), RawBsonRef::Document(inner)) => {
-            all(clauses, Root::Document(inner))
+            // No expression stands within an element.
+            all(clauses, Root::Document(inner), None)
         }
         (None, Predicate::ElemMatchValue(tests), _) => tests.iter().all(|test| test.holds(element)),
         (None, ..) => test.holds(element),

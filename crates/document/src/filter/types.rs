@@ -44,10 +44,10 @@ const NUMBERS: [ElementType; 4] =
 
 /// A set of types, a bit for each line of [`TYPES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TypeSet(u32);
+pub(crate) struct TypeSet(u32);
 
 impl TypeSet {
-    pub(super) fn parse(value: RawBsonRef<'_>) -> Result<TypeSet, DocumentError> {
+    pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<TypeSet, DocumentError> {
         let mut types = TypeSet(0);
         match value {
             RawBsonRef::Array(array) => {
@@ -62,7 +62,7 @@ impl TypeSet {
         Ok(types)
     }
 
-    pub(super) fn contains(self, kind: ElementType) -> bool {
+    pub(crate) fn contains(self, kind: ElementType) -> bool {
         self.0 & bit(kind) != 0
     }
 

@@ -17,6 +17,7 @@ mod context;
 mod number;
 mod operator;
 mod path;
+mod pipeline;
 mod same;
 mod tree;
 
@@ -26,10 +27,13 @@ use crate::error::{
     BAD_VALUE, DOLLAR_PREFIXED_FIELD_NAME, DocumentError, FAILED_TO_PARSE, IMMUTABLE_FIELD,
 };
 use crate::filter::Filter;
+use crate::variables::Variables;
+use bson::raw::RawArray;
 use bson::{Bson, Document, RawDocument};
 use context::Beside;
 use operator::Operator;
 use path::UpdatePath;
+use pipeline::PipelineUpdate;
 use remora_layout::limits::{MAX_ARRAY_FILTERS, MAX_UPDATE_OPERATORS};
 use same::{is_identical, is_identical_document};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +47,7 @@ pub struct Update(Kind);
 enum Kind {
     Replacement(Document),
     Operators(Operators),
+    Pipeline(PipelineUpdate),
 }
 
 #[derive(Clone, Debug)]
@@ -113,6 +118,28 @@ impl Update {
         Ok(Self(Kind::Operators(Operators { tree, renames, filters })))
     }
 
+    /// Parses an update by a pipeline. Its stages can be `$addFields`, `$set`, `$project`, `$unset`,
+    /// `$replaceRoot` and `$replaceWith`.
+    ///
+    /// # Errors
+    /// As MongoDB: another stage, or a wrong argument of one.
+    ///
+    /// ```
+    /// use bson::{doc, raw::RawArrayBuf, rawdoc};
+    /// use remora_document::{Update, UpdateContext, Variables};
+    ///
+    /// let mut stages = RawArrayBuf::new();
+    /// stages.push(rawdoc! { "$set": { "sum": { "$add": ["$a", "$b"] } } });
+    /// let update = Update::parse_pipeline(&stages, &Variables::default())?;
+    /// let mut document = doc! { "_id": 1, "a": 2, "b": 3 };
+    /// assert!(update.apply(&mut document, &UpdateContext::default())?);
+    /// assert_eq!(document, doc! { "_id": 1, "a": 2, "b": 3, "sum": 5 });
+    /// # Ok::<(), remora_document::DocumentError>(())
+    /// ```
+    pub fn parse_pipeline(stages: &RawArray, variables: &Variables) -> Result<Self, DocumentError> {
+        PipelineUpdate::parse(stages, variables).map(Kind::Pipeline).map(Self)
+    }
+
     fn replacement(
         update: Document,
         array_filters: &[&RawDocument],
@@ -148,6 +175,12 @@ impl Update {
         let id = document.get("_id").cloned();
         let changed = match &self.0 {
             Kind::Replacement(new) => replace(document, new),
+            Kind::Pipeline(pipeline) => {
+                let made = pipeline.apply(document)?;
+                let changed = !is_identical_document(&made, document);
+                *document = made;
+                changed
+            }
             Kind::Operators(Operators { tree, renames, filters }) => {
                 let mut changed = false;
                 for (from, to) in renames {
@@ -158,7 +191,7 @@ impl Update {
         };
         let is_same_id = |id: &Bson| document.get("_id").is_some_and(|now| is_identical(id, now));
         if id.as_ref().is_some_and(|id| !is_same_id(id)) {
-            let (code, text) = match self.is_replacement() {
+            let (code, text) = match !matches!(self.0, Kind::Operators(_)) {
                 true => (
                     IMMUTABLE_FIELD,
                     "After applying the update, the (immutable) field '_id' was found to have been altered",

@@ -1,4 +1,4 @@
-//! Limits of BSON documents and of filters over them.
+//! Limits of BSON documents, and of filters, expressions and pipelines over them.
 
 use super::MAX_ORDERED_KEY_BYTES;
 
@@ -85,6 +85,29 @@ pub const INDEX_STEP_BYTES: usize = 1 << 20;
 pub const EXPIRE_TURN_DOCUMENTS: usize = 32;
 /// Indexes that one turn of a shard looks at for documents that have expired.
 pub const EXPIRE_TURN_INDEXES: usize = 64;
+/// Bytes of one value that an expression makes: it must fit into a document.
+pub const MAX_EXPRESSION_BYTES: usize = MAX_DOCUMENT_BYTES;
+/// Steps of the expressions of one document: each evaluates an operator, or handles up to 64 bytes. So one
+/// document keeps its server busy for less than a second.
+pub const MAX_EXPRESSION_STEPS: u64 = 8 << 20;
+/// Parts of the expressions of one projection or one stage: what one document must evaluate at least.
+pub const MAX_EXPRESSION_PARTS: usize = 16 << 10;
+/// Levels of an expression: what one evaluation keeps on the stack for each is below 8 KiB, also without
+/// optimization.
+pub const MAX_EXPRESSION_DEPTH: usize = MAX_DOCUMENT_DEPTH;
+/// Stages of a pipeline, as in MongoDB.
+pub const MAX_PIPELINE_STAGES: usize = 1000;
+/// Bytes that a stage keeps of the documents before it, as in MongoDB without files.
+pub const MAX_STAGE_BYTES: usize = 100 << 20;
+/// Pipelines inside each other, as in MongoDB.
+pub const MAX_SUB_PIPELINES: usize = 20;
+/// Pipelines of one `$facet`: each gets a copy of each document.
+pub const MAX_FACETS: usize = 64;
+/// Movements of documents from stage to stage in one step of a pipeline: a step takes about as long as
+/// so many evaluations.
+pub const MAX_STEP_MOVES: usize = 256;
+/// Parts of a `$jsonSchema`: each is looked at for each value.
+pub const MAX_SCHEMA_PARTS: usize = 1024;
 
 const _: () = assert!(MAX_PATH_PARTS < u128::BITS as usize);
 const _: () = assert!(MAX_INDEX_FIELDS <= u32::BITS as usize);

@@ -1,0 +1,305 @@
+//! One stage of a pipeline, and how it is polled.
+
+use super::facet::Facet;
+use super::graph_lookup::GraphLookup;
+use super::group::Group;
+use super::lookup::Lookup;
+use super::redact::Redact;
+use super::source::Query;
+use super::union_with::UnionWith;
+use super::unwind::Unwind;
+use crate::error::{DocumentError, MEMORY_LIMIT, OVERFLOW};
+use crate::expression::Expression;
+use crate::filter::Filter;
+use crate::projection::Shape;
+use crate::sorter::Sorter;
+use crate::validate::{Invalid, validate};
+use crate::value::{Value, shown};
+use crate::variables::Env;
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use remora_layout::limits::{MAX_DOCUMENT_DEPTH, MAX_STAGE_BYTES};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a stage does next.
+#[derive(Debug)]
+pub(super) enum Poll {
+    Ready(RawDocumentBuf),
+    /// It did something; poll it again.
+    Moved,
+    Wants,
+    Asks(Query),
+    Awaits,
+    Done,
+}
+
+/// A stage.
+#[derive(Debug, Clone)]
+pub(super) enum Stage {
+    Match(Arc<Filter>),
+    Shape(Arc<Shape>),
+    ReplaceRoot(Expression),
+    Redact(Redact),
+    Limit(u64),
+    Skip(u64),
+    Count { name: String, count: i64 },
+    Sort(Box<Sorter<RawDocumentBuf>>),
+    Sample(Sample),
+    Group(Box<Group>),
+    Unwind(Unwind),
+    Documents { values: Expression, made: Option<std::vec::IntoIter<RawDocumentBuf>> },
+    Facet(Facet),
+    Lookup(Box<Lookup>),
+    GraphLookup(Box<GraphLookup>),
+    UnionWith(Box<UnionWith>),
+}
+
+/// A stage and its input.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    stage: Stage,
+    input: Option<RawDocumentBuf>,
+    has_ended: bool,
+    is_done: bool,
+}
+
+impl Node {
+    pub(super) fn new(stage: Stage) -> Node {
+        Node { stage, input: None, has_ended: false, is_done: false }
+    }
+
+    pub(super) fn stage_mut(&mut self) -> &mut Stage {
+        &mut self.stage
+    }
+
+    pub(super) fn accept(&mut self, document: RawDocumentBuf) {
+        self.input = Some(document);
+    }
+
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    pub(super) fn is_satisfied(&self) -> bool {
+        self.is_done || matches!(self.stage, Stage::Limit(0) | Stage::Documents { .. })
+    }
+
+    pub(super) fn collections<'n>(&'n self, all: &mut Vec<&'n str>) {
+        match &self.stage {
+            Stage::Lookup(lookup) => lookup.collections(all),
+            Stage::GraphLookup(lookup) => all.push(lookup.collection()),
+            Stage::UnionWith(union) => union.collections(all),
+            Stage::Facet(facet) => facet.collections(all),
+            _ => {}
+        }
+    }
+
+    pub(super) fn answer(&mut self, documents: Vec<RawDocumentBuf>, is_last: bool) {
+        match &mut self.stage {
+            Stage::Lookup(lookup) => lookup.answer(documents, is_last),
+            Stage::GraphLookup(lookup) => lookup.answer(documents, is_last),
+            Stage::UnionWith(union) => union.answer(documents, is_last),
+            Stage::Facet(facet) => facet.answer(documents, is_last),
+            _ => {}
+        }
+    }
+
+    /// The next thing that the stage does.
+    pub(super) fn poll(&mut self, env: &Env<'_>) -> Result<Poll, DocumentError> {
+        let poll = self.next(env)?;
+        self.is_done |= matches!(poll, Poll::Done);
+        Ok(poll)
+    }
+
+    fn next(&mut self, env: &Env<'_>) -> Result<Poll, DocumentError> {
+        if self.is_done || matches!(self.stage, Stage::Limit(0)) {
+            return Ok(Poll::Done);
+        }
+        let (input, has_ended) = (self.input.take(), self.has_ended);
+        let empty = if has_ended { Poll::Done } else { Poll::Wants };
+        match &mut self.stage {
+            Stage::Unwind(unwind) => unwind.poll(input, has_ended),
+            Stage::Facet(facet) => facet.poll(input, has_ended),
+            Stage::Lookup(lookup) => lookup.poll(input, has_ended, env),
+            Stage::GraphLookup(lookup) => lookup.poll(input, has_ended, env),
+            Stage::UnionWith(union) => union.poll(input, has_ended),
+            Stage::Documents { values, made } => {
+                if made.is_none() {
+                    *made = Some(documents(values, env)?.into_iter());
+                }
+                let next = made.as_mut().and_then(Iterator::next);
+                Ok(next.map_or(Poll::Done, Poll::Ready))
+            }
+            Stage::Sort(_) | Stage::Group(_) | Stage::Count { .. } | Stage::Sample(_) => {
+                match input {
+                    Some(document) => self.stage.keep(document, env).map(|()| Poll::Moved),
+                    None if has_ended => self.stage.release(),
+                    None => Ok(Poll::Wants),
+                }
+            }
+            _ => match input {
+                Some(document) => {
+                    Ok(self.stage.pass(document, env)?.map_or(Poll::Moved, Poll::Ready))
+                }
+                None => Ok(empty),
+            },
+        }
+    }
+}
+
+impl Stage {
+    /// What a stage that keeps nothing makes of a document.
+    fn pass(
+        &mut self,
+        document: RawDocumentBuf,
+        env: &Env<'_>,
+    ) -> Result<Option<RawDocumentBuf>, DocumentError> {
+        match self {
+            Stage::Match(filter) => Ok(filter.holds(&document, env)?.then_some(document)),
+            Stage::Shape(shape) => {
+                let made = shape.apply(&document, env)?;
+                if shape.computes() {
+                    check(&made)?;
+                }
+                Ok(Some(made))
+            }
+            Stage::ReplaceRoot(root) => replace_root(root, &document, env).map(Some),
+            Stage::Redact(redact) => redact.apply(&document, env),
+            Stage::Limit(rest) => {
+                *rest -= 1;
+                Ok(Some(document))
+            }
+            Stage::Skip(0) => Ok(Some(document)),
+            Stage::Skip(rest) => {
+                *rest -= 1;
+                Ok(None)
+            }
+            _ => Ok(Some(document)),
+        }
+    }
+
+    /// Takes a document of which the result will be made at the end.
+    fn keep(&mut self, document: RawDocumentBuf, env: &Env<'_>) -> Result<(), DocumentError> {
+        match self {
+            Stage::Sort(sorter) => sorter.push_document(document),
+            Stage::Group(group) => group.push(&document, env),
+            Stage::Count { count, .. } => {
+                *count += 1;
+                Ok(())
+            }
+            Stage::Sample(sample) => sample.push(document, env),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next document of the result, after the end of the input.
+    fn release(&mut self) -> Result<Poll, DocumentError> {
+        let next = match self {
+            Stage::Sort(sorter) => sorter.take(),
+            Stage::Group(group) => group.take()?,
+            Stage::Sample(sample) => sample.kept.pop_first().map(|(_, document)| document),
+            Stage::Count { name, count } if *count > 0 => {
+                let mut made = RawDocumentBuf::new();
+                let value = Value::count(usize::try_from(std::mem::take(count)).unwrap_or(0));
+                crate::raw::append(&mut made, name, value.or_null())?;
+                Some(made)
+            }
+            _ => None,
+        };
+        Ok(next.map_or(Poll::Done, Poll::Ready))
+    }
+}
+
+/// Checks a document that expressions have made: its bytes and its depth.
+pub(super) fn check(document: &RawDocument) -> Result<(), DocumentError> {
+    crate::value::fits(document.as_bytes().len())?;
+    match validate(document) {
+        Err(Invalid::TooDeep) => {
+            let text =
+                format!("a document that was made has more than {MAX_DOCUMENT_DEPTH} levels");
+            Err(DocumentError::new(OVERFLOW, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn replace_root(
+    root: &Expression,
+    document: &RawDocument,
+    env: &Env<'_>,
+) -> Result<RawDocumentBuf, DocumentError> {
+    let value = root.evaluate(document, env)?;
+    if let Value::Raw(RawBsonRef::Document(made)) = value {
+        return Ok(made.to_owned());
+    }
+    match value.as_document() {
+        Some(made) => check(made).map(|()| made.to_owned()),
+        None => {
+            let text = format!(
+                "PlanExecutor error during aggregation :: caused by :: 'newRoot' expression  must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. Input document: {}",
+                shown(value.or_null()),
+                value.type_name(),
+                shown(RawBsonRef::Document(document))
+            );
+            Err(DocumentError::new(40228, text))
+        }
+    }
+}
+
+/// The documents of `$documents`.
+fn documents(values: &Expression, env: &Env<'_>) -> Result<Vec<RawDocumentBuf>, DocumentError> {
+    let empty = RawDocumentBuf::new();
+    let value = values.evaluate(&empty, env)?;
+    let wrong = |what: &str| {
+        DocumentError::new(5_858_203, format!("an array of documents is expected, but {what}"))
+    };
+    let array = value.as_array().ok_or_else(|| wrong("there is no array"))?;
+    let mut all = Vec::new();
+    for element in crate::raw::elements(array) {
+        let document = element.as_document().ok_or_else(|| wrong("an element is no document"))?;
+        check(document)?;
+        all.push(document.to_owned());
+    }
+    Ok(all)
+}
+
+/// `$sample`: the documents with the least random numbers.
+#[derive(Debug, Clone)]
+pub(super) struct Sample {
+    size: u64,
+    kept: BTreeMap<(u64, u64), RawDocumentBuf>,
+    arrivals: u64,
+    bytes: usize,
+}
+
+impl Sample {
+    pub(super) fn new(size: u64) -> Sample {
+        Sample { size, kept: BTreeMap::new(), arrivals: 0, bytes: 0 }
+    }
+
+    fn push(&mut self, document: RawDocumentBuf, env: &Env<'_>) -> Result<(), DocumentError> {
+        self.arrivals += 1;
+        let key = (env.random().to_bits(), self.arrivals);
+        let is_full = self.kept.len() as u64 >= self.size;
+        if is_full && self.kept.last_key_value().is_none_or(|(last, _)| *last < key) {
+            return Ok(());
+        }
+        self.bytes += document.as_bytes().len();
+        self.kept.insert(key, document);
+        if is_full && let Some((_, dropped)) = self.kept.pop_last() {
+            self.bytes -= dropped.as_bytes().len();
+        }
+        memory("$sample", self.bytes)
+    }
+}
+
+/// Checks the bytes that a stage keeps.
+pub(super) fn memory(name: &str, bytes: usize) -> Result<(), DocumentError> {
+    if bytes <= MAX_STAGE_BYTES {
+        return Ok(());
+    }
+    let text = format!(
+        "PlanExecutor error during aggregation :: caused by :: Exceeded memory limit for {name}, but didn't allow external sort. Pass allowDiskUse:true to opt in."
+    );
+    Err(DocumentError::new(MEMORY_LIMIT, text))
+}

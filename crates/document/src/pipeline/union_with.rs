@@ -1,0 +1,96 @@
+//! `$unionWith`: behind the documents of the input those of another collection.
+
+use super::Pipeline;
+use super::Step;
+use super::lookup::{feed, text};
+use super::parse::{Place, pipeline};
+use super::source::Query;
+use super::stage::Poll;
+use crate::error::{DocumentError, FAILED_TO_PARSE};
+use crate::raw::fields;
+use crate::variables::Variables;
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+
+/// The stage.
+#[derive(Debug, Clone)]
+pub(super) struct UnionWith {
+    collection: String,
+    inner: Pipeline,
+    has_asked: bool,
+}
+
+impl UnionWith {
+    pub(super) fn parse(
+        argument: RawBsonRef<'_>,
+        variables: &Variables,
+        depth: usize,
+    ) -> Result<UnionWith, DocumentError> {
+        let fail = |text: String| Err(DocumentError::new(FAILED_TO_PARSE, text));
+        let (mut collection, mut stages) = (None, None);
+        match argument {
+            RawBsonRef::String(name) => collection = Some(name),
+            RawBsonRef::Document(argument) => {
+                for (name, value) in fields(argument) {
+                    match (name, value) {
+                        ("coll", value) => collection = Some(text("$unionWith", name, value)?),
+                        ("pipeline", RawBsonRef::Array(value)) => stages = Some(value),
+                        ("pipeline", _) => {
+                            return fail(
+                                "$unionWith argument 'pipeline' must be an array".to_owned(),
+                            );
+                        }
+                        _ => {
+                            return fail(format!(
+                                "BSON field '$unionWith.{name}' is an unknown field."
+                            ));
+                        }
+                    }
+                }
+            }
+            _ => {
+                return fail(
+                    "the $unionWith stage specification must be an object or string".to_owned(),
+                );
+            }
+        }
+        let Some(collection) = collection else {
+            return fail("$unionWith needs the name of a collection".to_owned());
+        };
+        let none = RawArrayBuf::new();
+        let inner = pipeline(stages.unwrap_or(&none), variables, Place::Inside(depth + 1))?;
+        Ok(UnionWith { collection: collection.to_owned(), inner, has_asked: false })
+    }
+
+    pub(super) fn collections<'n>(&'n self, all: &mut Vec<&'n str>) {
+        all.push(&self.collection);
+        all.extend(self.inner.collections());
+    }
+
+    pub(super) fn answer(&mut self, documents: Vec<RawDocumentBuf>, is_last: bool) {
+        feed(&mut self.inner, documents, is_last);
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        input: Option<RawDocumentBuf>,
+        has_ended: bool,
+    ) -> Result<Poll, DocumentError> {
+        if let Some(document) = input {
+            return Ok(Poll::Ready(document));
+        }
+        if !has_ended {
+            return Ok(Poll::Wants);
+        }
+        if !self.has_asked && self.inner.source().reads_collection {
+            self.has_asked = true;
+            return Ok(Poll::Asks(Query::of(&self.collection, None, self.inner.source())?));
+        }
+        Ok(match self.inner.step()? {
+            Step::Gives(document) => Poll::Ready(document),
+            Step::Asks(query) => Poll::Asks(query),
+            Step::Wants | Step::Awaits => Poll::Awaits,
+            Step::Continues => Poll::Moved,
+            Step::Done => Poll::Done,
+        })
+    }
+}
