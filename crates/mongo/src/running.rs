@@ -42,6 +42,11 @@ impl MongoServer {
         Self { version, started_ms, pid, ids, cursors, unknown_users, secret: random, uuids }
     }
 
+    /// A random number.
+    pub fn random_number(&self) -> u64 {
+        keyed_number(&self.secret, self.uuids.fetch_add(1, Ordering::Relaxed)) as u64
+    }
+
     /// A random UUID.
     pub fn uuid(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
@@ -91,6 +96,8 @@ pub enum Step {
     },
     /// This encoded question is for the shard with this number.
     AskShard(usize, Vec<u8>),
+    /// It has worked enough for now: others have their turn.
+    Yield,
     /// It is over: the body of the reply.
     Done(Vec<u8>),
 }

@@ -7,7 +7,7 @@ use bson::oid::ObjectId;
 use bson::raw::CStr;
 use bson::raw::RawBsonRef;
 use bson::spec::ElementType;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawArray, RawDocument, RawDocumentBuf};
 use std::io::Write as _;
 
 const LENGTH_BYTES: usize = 4;
@@ -135,6 +135,12 @@ impl DocumentWriter<'_> {
     /// Appends a document as it is.
     pub fn raw_document(&mut self, key: &CStr, value: &RawDocument) {
         self.key(ElementType::EmbeddedDocument, key);
+        self.out.extend_from_slice(value.as_bytes());
+    }
+
+    /// Appends an array as it is.
+    pub fn raw_array(&mut self, key: &CStr, value: &RawArray) {
+        self.key(ElementType::Array, key);
         self.out.extend_from_slice(value.as_bytes());
     }
 

@@ -7,7 +7,7 @@ use crate::fields::namespace;
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::query::{Batch, Query};
 use crate::reply::{CommandError, ErrorCode};
-use crate::running::{Begun, Context, MongoServer, Running, Step, done, ok_body};
+use crate::running::{Begun, Context, MongoServer, Running, Step, ok_body};
 use bson::{RawDocumentBuf, cstr};
 use remora_frontend::OwnedReply;
 use remora_layout::limits::FIRST_BATCH_DOCUMENTS;
@@ -70,9 +70,9 @@ impl Running for FirstBatch {
     ) -> Result<Step, CommandError> {
         let query = self.query.as_mut().expect("it is not over");
         if answer.is_some() {
-            query.take(&done(answer)?)?;
+            query.take(answer)?;
         }
-        if !self.batch.fill(query) {
+        if !self.batch.fill(query)? {
             return Ok(query.question());
         }
         let query = self.query.take().expect("it is not over");
@@ -137,9 +137,9 @@ impl Running for NextBatch {
     ) -> Result<Step, CommandError> {
         let query = &mut self.cursor.as_mut().expect("it is not over").query;
         if answer.is_some() {
-            query.take(&done(answer)?)?;
+            query.take(answer)?;
         }
-        if !self.batch.fill(query) {
+        if !self.batch.fill(query)? {
             return Ok(query.question());
         }
         let namespace = String::from_utf8_lossy(query.namespace()).into_owned();

@@ -4,12 +4,13 @@ use super::cursor::{FirstBatch, first_batch_size};
 use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::namespace;
-use crate::query::{Query, Wanted, write_hint};
+use crate::query::{Query, Search, Wanted, write_hint};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body};
 use crate::writer::write_document;
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};
+use remora_document::{Distinct, Variables};
 use remora_frontend::OwnedReply;
 use remora_protocol::Items;
 use remora_protocol::collection::CollectionCommand;
@@ -30,6 +31,8 @@ pub(super) static COMMANDS: &[Spec] = &[
             "noCursorTimeout",
             "allowDiskUse",
             "collation",
+            "projection",
+            "let",
         ],
         begin: find,
     },
@@ -39,6 +42,13 @@ pub(super) static COMMANDS: &[Spec] = &[
         right: Right::Collection("doc.find"),
         fields: &["query", "skip", "limit", "hint", "collation", "fields"],
         begin: count,
+    },
+    Spec {
+        names: &["distinct"],
+        summary: "Gives the different values of a field.",
+        right: Right::Collection("doc.find"),
+        fields: &["key", "query", "hint", "collation"],
+        begin: distinct,
     },
 ];
 
@@ -60,6 +70,7 @@ pub(super) fn wanted(command: &Command<'_>, filter: &str) -> Result<Wanted, Comm
         hint: hint_of(command.get("hint"))?,
         skip: natural("skip")?.unwrap_or_default(),
         limit: None,
+        variables: command.document("let")?.map(RawDocument::to_owned),
     })
 }
 
@@ -112,7 +123,52 @@ fn find(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, Comma
         size => first_batch_size(size)?,
     };
     let is_patient = command.bool("noCursorTimeout")?.unwrap_or(false);
-    Begun::running(FirstBatch::new(Query::new(wanted)?, (size, is_single, is_patient), context))
+    let variables = variables_of(command, context)?;
+    let query = Query::find(wanted, command.document("projection")?, &variables)?;
+    Begun::running(FirstBatch::new(query, (size, is_single, is_patient), context))
+}
+
+/// The variables that a command's expressions see.
+pub(super) fn variables_of(
+    command: &Command<'_>,
+    context: &Context<'_>,
+) -> Result<Variables, CommandError> {
+    let seed = context.server.random_number();
+    Ok(Variables::parse(context.now_ms as i64, seed, command.document("let")?)?)
+}
+
+struct Distincts {
+    search: Search,
+    values: Distinct,
+}
+
+fn distinct(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
+    let Some(key) = command.str("key")? else {
+        let text = "BSON field 'distinct.key' is missing but a required field";
+        return Err(CommandError::new(ErrorCode::MissingField, text));
+    };
+    let values = Distinct::new(key)?;
+    Begun::running(Distincts { search: Search::new(wanted(command, "query")?)?, values })
+}
+
+impl Running for Distincts {
+    fn next(
+        &mut self,
+        answer: Option<OwnedReply>,
+        _: &mut Context<'_>,
+    ) -> Result<Step, CommandError> {
+        if answer.is_some() {
+            self.search.take(&done(answer)?)?;
+        }
+        while let Some(document) = self.search.next() {
+            self.values.push(&document)?;
+        }
+        if !self.search.is_over() {
+            return Ok(self.search.question());
+        }
+        let values = self.values.values();
+        Ok(Step::Done(ok_body(|reply| reply.raw_array(cstr!("values"), values))))
+    }
 }
 
 struct Count {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a command names each field that it takes, and keeps to it. All else is an error.
 
+mod aggregate;
 mod catalog;
 mod cursor;
 mod diagnostic;
@@ -43,8 +44,14 @@ pub struct Spec {
 type Begin = fn(&Command<'_>, &mut Context<'_>) -> Result<Begun, CommandError>;
 
 /// All of them.
-pub static COMMANDS: &[&[Spec]] =
-    &[diagnostic::COMMANDS, write::COMMANDS, find::COMMANDS, cursor::COMMANDS, catalog::COMMANDS];
+pub static COMMANDS: &[&[Spec]] = &[
+    diagnostic::COMMANDS,
+    write::COMMANDS,
+    find::COMMANDS,
+    aggregate::COMMANDS,
+    cursor::COMMANDS,
+    catalog::COMMANDS,
+];
 
 /// The command of this name.
 pub fn spec(name: &str) -> Option<&'static Spec> {

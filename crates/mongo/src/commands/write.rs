@@ -3,17 +3,18 @@
 //! A batch of writes goes one after the other. Each is asked of the collection's shard in steps, as a shard
 //! changes a bounded number of documents in one.
 
-use super::find::{hint_of, no_collation, sort_of};
+use super::find::{hint_of, no_collation, sort_of, variables_of};
 use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
 use crate::limits::MAX_WRITE_BATCH;
-use crate::query::{Query, Wanted};
+use crate::query::{Search, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body, refusal, some};
 use crate::writer::DocumentWriter;
 use bson::raw::RawBsonRef;
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, cstr};
+use remora_document::Projection;
 use remora_frontend::OwnedReply;
 use remora_layout::limits::{INSERT_STEP_BYTES, INSERT_STEP_DOCUMENTS, MAX_DOCUMENT_BYTES};
 use remora_protocol::Items;
@@ -474,7 +475,8 @@ fn update_of(
     request.append(cstr!("u"), update);
     request.append(cstr!("multi"), multi);
     if upsert {
-        request.append(cstr!("upsert"), context.server.ids.make(context.now_ms));
+        request.append(cstr!("upsert"), true);
+        request.append(cstr!("_id"), context.server.ids.make(context.now_ms));
     }
     if let Some(filters) = part.get("arrayFilters").ok().flatten() {
         let filters =
@@ -619,7 +621,8 @@ struct FindAndModify {
     namespace: Vec<u8>,
     change: Change,
     filter: RawDocumentBuf,
-    first: Option<Query>,
+    first: Option<Search>,
+    projection: Option<Projection>,
     tries: usize,
     is_asked: bool,
 }
@@ -661,7 +664,8 @@ fn find_and_modify(
     request.append(cstr!("multi"), false);
     request.append(cstr!("give"), if new { "after" } else { "before" });
     if upsert {
-        request.append(cstr!("upsert"), context.server.ids.make(context.now_ms));
+        request.append(cstr!("upsert"), true);
+        request.append(cstr!("_id"), context.server.ids.make(context.now_ms));
     }
     if let Some(filters) = command.array("arrayFilters")? {
         request.append(cstr!("arrayFilters"), filters.to_owned());
@@ -673,17 +677,25 @@ fn find_and_modify(
             append_hint(&mut request, hint)?;
             None
         }
-        Some(sort) => Some(Query::new(Wanted {
+        Some(sort) => Some(Search::new(Wanted {
             namespace: namespace.clone(),
             filter: filter.clone(),
             sort: Some(sort),
             hint: hint_of(hint)?,
             skip: 0,
             limit: Some(1),
+            variables: command.document("let")?.map(RawDocument::to_owned),
         })?),
     };
     let change = Change::new(request, remove);
-    Begun::running(FindAndModify { namespace, change, filter, first, tries: 0, is_asked: false })
+    let projection = command.document("fields")?.filter(|of| of.iter_elements().next().is_some());
+    let variables = variables_of(command, context)?;
+    let projection = projection.map(|of| Projection::parse_with(of, &variables)).transpose()?;
+    if projection.as_ref().is_some_and(Projection::is_positional) {
+        return refuse("the positional operator in fields of findAndModify is not supported");
+    }
+    let (tries, is_asked) = (0, false);
+    Begun::running(FindAndModify { namespace, change, filter, first, projection, tries, is_asked })
 }
 
 impl FindAndModify {
@@ -722,9 +734,13 @@ impl FindAndModify {
         asked.question(&self.namespace)
     }
 
-    fn reply(&self) -> Step {
+    fn reply(&self) -> Result<Step, CommandError> {
         let Change { matched, document, upserted, removes, .. } = &self.change;
-        Step::Done(ok_body(|reply| {
+        let document = match (document, &self.projection) {
+            (Some(document), Some(projection)) => Some(projection.apply(document, None)?),
+            (document, _) => document.clone(),
+        };
+        Ok(Step::Done(ok_body(|reply| {
             reply.document(cstr!("lastErrorObject"), |of| {
                 of.i32(cstr!("n"), i32::from(*matched > 0 || upserted.is_some()));
                 if !removes {
@@ -734,11 +750,11 @@ impl FindAndModify {
                     of.value(cstr!("upserted"), id.as_raw_bson_ref());
                 }
             });
-            match document {
+            match &document {
                 Some(document) => reply.raw_document(cstr!("value"), document),
                 None => reply.null(cstr!("value")),
             }
-        }))
+        })))
     }
 }
 
@@ -755,9 +771,9 @@ impl Running for FindAndModify {
             }
             let is_lost = self.change.matched == 0 && self.change.upserted.is_none();
             let Some(first) = self.first.as_mut().filter(|_| is_lost && self.tries < TRIES) else {
-                return Ok(self.reply());
+                return self.reply();
             };
-            first.begin_anew();
+            first.begin_anew()?;
             (self.is_asked, self.tries) = (false, self.tries + 1);
             return Ok(first.question());
         }
@@ -765,7 +781,7 @@ impl Running for FindAndModify {
         if answer.is_some() {
             first.take(&done(answer)?)?;
         }
-        if let Some(document) = first.next_ready() {
+        if let Some(document) = first.next() {
             let id = document.get("_id").ok().flatten();
             return Ok(self.ask_change(id));
         }

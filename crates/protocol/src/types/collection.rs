@@ -50,7 +50,7 @@ pub enum CollectionCommand<'a> {
     },
     /// Changes or removes documents that match a filter: some of them in one step. The request is a document:
     /// `q` the filter; `u` the update, a document or a pipeline, or nothing to remove; `multi`;
-    /// `upsert`, the `_id` that a new document gets if nothing in the request says another one; `arrayFilters`;
+    /// `upsert`, whether a document is made if none matches, and `_id`, which it gets if nothing else says one; `arrayFilters`;
     /// `let`; `hint`; `give`, `"before"` or `"after"`, if the document is to be in the reply; `at`, where the
     /// last step ended.
     ///

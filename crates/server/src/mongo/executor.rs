@@ -7,6 +7,7 @@ use super::login;
 use crate::client_memory::HeldMemory;
 use crate::resp::ShardHost;
 use crate::users::UserTable;
+use remora_acl::{DEFAULT_USER, User};
 use remora_frontend::{
     Executor, Here, Job, ManyKeys, News, OwnedReply, Question, Responder, ShardPort, Token,
     Waiting, What,
@@ -23,6 +24,7 @@ use remora_mongo::wire::{Body, Compressor, Message, Parsed, WireError, compress,
 use remora_mongo::{Command, CommandError, Envelope, ErrorCode};
 use remora_protocol::Command as Asked;
 use remora_protocol::message::Status;
+use remora_resp::table::asked;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -237,14 +239,26 @@ impl<'a> MongoExecutor<'a> {
         if !login.review(users.published()) || !login.is_logged_in() {
             return refuse(format!("Command {} requires authentication", command.name()));
         }
-        if login.is_unrestricted() || spec.right == Right::Login {
-            return Ok(());
+        // What it asks of shards is looked at when it is asked.
+        Ok(())
+    }
+
+    /// Why a user may not ask this; none if it may.
+    fn denied(&self, user: Option<&[u8]>, question: &[u8]) -> Option<CommandError> {
+        let users = self.host.shared.users.users();
+        let user = users.get(user.unwrap_or(DEFAULT_USER));
+        if user.is_some_and(|user| user.is_unrestricted()) {
+            return None;
         }
-        refuse(format!(
-            "not authorized on {} to execute command {}",
-            command.database(),
-            command.name()
-        ))
+        let (database, command, _) = Asked::decode_within(question).ok()?;
+        let may = |user: &User| asked(database, &command).is_some_and(|of| of.check(user).is_ok());
+        if user.is_some_and(|user| may(user)) {
+            return None;
+        }
+        let key = command.key().map(String::from_utf8_lossy).unwrap_or_default();
+        let name = command.command_name().unwrap_or("this");
+        let text = format!("not authorized on {key} to execute command {name}");
+        Some(CommandError::new(ErrorCode::Unauthorized, text))
     }
 
     /// Lets a command take an answer, and ask further.
@@ -268,7 +282,17 @@ impl<'a> MongoExecutor<'a> {
                     (shard, Some(hash), question)
                 }
                 Ok(Step::AskShard(shard, question)) => (shard, None, question),
+                Ok(Step::Yield) => {
+                    // A job of its own shard comes after those of others that wait.
+                    let mut question = Vec::new();
+                    let nothing = Asked::Exists { key: b"." };
+                    nothing.encode_within(Database::ZERO, 0, &mut question);
+                    (self.host.home(), None, question)
+                }
             };
+            if let Some(error) = self.denied(of.user.as_deref(), &question) {
+                return Turn::Reply(Err(error));
+            }
             if let Some(refusal) = self.refusal(&question) {
                 answer = Some(OwnedReply::status(refusal));
                 continue;
@@ -294,6 +318,10 @@ impl<'a> MongoExecutor<'a> {
     /// Why the server does not do this now, as a replica or as one that has lost its lease.
     fn refusal(&self, question: &[u8]) -> Option<Status> {
         let (_, command, _) = Asked::decode_within(question).ok()?;
+        let is_elsewhere = |key| self.host.shared.cluster.published.is_elsewhere(key);
+        if command.key().is_some_and(is_elsewhere) {
+            return Some(Status::OtherGroup);
+        }
         match command.is_write() {
             true if self.host.shared.view.is_replica() => Some(Status::ReadOnly),
             _ => self.host.shared.view.refusal(),

@@ -16,7 +16,6 @@ pub(super) mod code {
     pub const INVALID_OPTIONS: i32 = 72;
     pub const INDEX_OPTIONS_CONFLICT: i32 = 85;
     pub const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
-    pub const COMMAND_NOT_SUPPORTED: i32 = 115;
     pub const DOCUMENT_VALIDATION_FAILURE: i32 = 121;
     pub const EXCEEDED_MEMORY_LIMIT: i32 = 146;
     pub const QUERY_PLAN_KILLED: i32 = 175;

@@ -6,11 +6,11 @@ use super::insert::bytes_of;
 use super::plan::{Order, QueryPlan, Wanted};
 use super::scan::{Next, Place, Scan};
 use super::settings::{malformed, parse_document};
-use crate::store::Store;
+use crate::store::{Now, Store};
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{Document, doc};
 use remora_arena::Journal;
-use remora_document::Filter;
+use remora_document::{Filter, Variables};
 use remora_protocol::Items;
 
 /// A request to find documents.
@@ -52,8 +52,9 @@ fn order_of(sort: &RawDocument) -> Option<Order> {
 }
 
 impl<'r> FindRequest<'r> {
-    fn parse(request: &'r [u8]) -> Result<Self, Refusal> {
+    fn parse(request: &'r [u8], now: Now) -> Result<Self, Refusal> {
         let request = parse_document(request)?;
+        let variables = variables(request, now)?;
         let mut parsed = Self {
             filter: Filter::parse(&bson::RawDocumentBuf::new())?,
             hint: None,
@@ -66,13 +67,16 @@ impl<'r> FindRequest<'r> {
         for field in request {
             let (name, value) = field.map_err(malformed)?;
             match (name.as_str(), value) {
-                ("filter", RawBsonRef::Document(of)) => parsed.filter = Filter::parse(of)?,
+                ("filter", RawBsonRef::Document(of)) => {
+                    parsed.filter = Filter::parse_with(of, &variables)?;
+                }
                 ("hint", of) => parsed.hint = Some(of),
                 ("sort", RawBsonRef::Document(of)) => parsed.order = order_of(of),
                 ("limit", of) => parsed.limit = limit_of(of),
                 ("count", RawBsonRef::Boolean(of)) => parsed.counts = of,
                 ("at", of) => parsed.at = Some(Place::parse(of)?),
                 ("explain", RawBsonRef::Boolean(of)) => parsed.explains = of,
+                ("let", RawBsonRef::Document(_)) => {}
                 // A projection of these: the caller makes it.
                 ("keys", _) => {}
                 _ => return Err(Refusal::Status(remora_protocol::message::Status::Malformed)),
@@ -85,6 +89,12 @@ impl<'r> FindRequest<'r> {
         let (filter, order) = (&self.filter, self.order.as_ref());
         Wanted { filter, order, limit: self.limit, changes: &[] }
     }
+}
+
+/// What a request's expressions see beside a document.
+pub(super) fn variables(request: &RawDocument, now: Now) -> Result<Variables, Refusal> {
+    let values = request.get_document("let").ok();
+    Ok(Variables::parse(now.unix_ms as i64, now.unix_ms, values)?)
 }
 
 /// What is told of plans.
@@ -104,11 +114,11 @@ impl Collections {
     pub(super) fn find<J: Journal>(
         &self,
         store: &Store<J>,
-        root: Option<u32>,
+        (root, now): (Option<u32>, Now),
         request: &[u8],
         reply: &mut Vec<u8>,
     ) -> Result<i64, Refusal> {
-        let request = FindRequest::parse(request)?;
+        let request = FindRequest::parse(request, now)?;
         let Some(root) = root else {
             let head = doc! { "sorted": true, "keys": 0_i64, "documents": 0_i64 };
             Items::push(reply, &bytes_of(&head));
@@ -129,7 +139,7 @@ impl Collections {
             let all = scan.plan.count(store, collection);
             (request.limit.map_or(all, |limit| all.min(limit)), true)
         } else {
-            some(store, collection, (&mut scan, &request), &mut found)
+            some(store, collection, (&mut scan, &request), &mut found)?
         };
         let mut head = doc! {
             "index": scan.plan.name(collection), "sorted": scan.plan.is_sorted,
@@ -156,16 +166,17 @@ fn some<J: Journal>(
     collection: &Collection,
     (scan, request): (&mut Scan, &FindRequest<'_>),
     found: &mut Vec<u8>,
-) -> (u64, bool) {
+) -> Result<(u64, bool), Refusal> {
     let mut number = 0;
     // Bounded by what a step examines.
     loop {
         if request.limit == Some(number) {
-            return (number, true);
+            return Ok((number, true));
         }
         match scan.next(store, collection, &request.filter) {
-            Next::End => return (number, true),
-            Next::Spent => return (number, false),
+            Next::End => return Ok((number, true)),
+            Next::Spent => return Ok((number, false)),
+            Next::Failed(error) => return Err(error.into()),
             Next::Match(_, document) => {
                 number += 1;
                 if !request.counts {

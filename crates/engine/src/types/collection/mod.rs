@@ -203,7 +203,7 @@ impl Collections {
                 Ok((number, true))
             }
             CollectionCommand::Find { request } => {
-                Ok((self.find(store, root, request, value)?, true))
+                Ok((self.find(store, (root, on.now), request, value)?, true))
             }
             CollectionCommand::CreateIndex { request } => {
                 let (number, told) = self.create_index(store, (on, root), request)?;

@@ -359,10 +359,15 @@ fn offer(collection: &Collection, at: usize) -> Offer<'_> {
 
 /// Whether an index has a path that is changed meanwhile.
 fn is_changed(fields: &[IndexField], changes: &[String]) -> bool {
+    // An empty path has no names, and so agrees with all.
     let names = |path: &str| -> Vec<String> {
         let is_field =
             |name: &&str| !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit());
-        path.split('.').filter(is_field).map(str::to_owned).collect()
+        path.split('.')
+            .filter(|name| !name.is_empty())
+            .filter(is_field)
+            .map(str::to_owned)
+            .collect()
     };
     let meets = |one: &str, other: &str| {
         let (one, other) = (names(one), names(other));

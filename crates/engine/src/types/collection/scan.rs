@@ -12,7 +12,7 @@ use bson::raw::{RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
 use remora_arena::Journal;
-use remora_document::Filter;
+use remora_document::{DocumentError, Filter};
 use remora_index::btree::{Direction, Range};
 use remora_layout::limits::{SEARCH_STEP_BYTES, SEARCH_STEP_DOCUMENTS, SEARCH_STEP_KEYS};
 use std::collections::VecDeque;
@@ -43,6 +43,8 @@ pub(super) enum Next<'s> {
     Spent,
     /// There is nothing more.
     End,
+    /// The filter's expression fails at a document.
+    Failed(DocumentError),
 }
 
 /// Where a search goes on, from a request.
@@ -148,13 +150,19 @@ impl Scan {
             };
             let document = collection.document(store, &id);
             let document = document.and_then(|bytes| RawDocument::from_bytes(bytes).ok());
-            let found = document.filter(|document| {
-                self.documents += 1;
-                self.bytes += document.as_bytes().len();
-                filter.matches(document) && self.is_first(collection, (&key, &id), document)
-            });
+            let matches = match document {
+                None => false,
+                Some(document) => {
+                    self.documents += 1;
+                    self.bytes += document.as_bytes().len();
+                    match filter.try_matches(document) {
+                        Ok(matches) => matches && self.is_first(collection, (&key, &id), document),
+                        Err(error) => return Next::Failed(error),
+                    }
+                }
+            };
             self.position = Some(key);
-            if let Some(document) = found {
+            if let Some(document) = document.filter(|_| matches) {
                 return Next::Match(id, document);
             }
         }

@@ -8,12 +8,13 @@ use super::change::Pending;
 use super::entry::{ID, id_of};
 use super::failure::{Failure, Refusal, code};
 use super::find::limit_of;
+use super::find::variables;
 use super::held::Collections;
 use super::insert::duplicate_id;
 use super::plan::Wanted;
 use super::scan::{Next, Place, Scan};
 use super::settings::{malformed, parse_document};
-use crate::store::Store;
+use crate::store::{Now, Store};
 use crate::types::object::On;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -72,8 +73,9 @@ fn changed_paths(update: &RawDocument) -> Vec<String> {
 }
 
 impl<'r> WriteRequest<'r> {
-    fn parse(request: &'r [u8]) -> Result<Self, Refusal> {
+    fn parse(request: &'r [u8], now: Now) -> Result<Self, Refusal> {
         let request = parse_document(request)?;
+        let variables = variables(request, now)?;
         let mut parsed = Self {
             filter: Filter::parse(&RawDocumentBuf::new())?,
             update: None,
@@ -89,11 +91,14 @@ impl<'r> WriteRequest<'r> {
         for field in request {
             let (name, value) = field.map_err(malformed)?;
             match (name.as_str(), value) {
-                ("q", RawBsonRef::Document(of)) => parsed.filter = Filter::parse(of)?,
+                ("q", RawBsonRef::Document(of)) => {
+                    parsed.filter = Filter::parse_with(of, &variables)?;
+                }
                 ("u", RawBsonRef::Document(of)) => update = Some(of),
-                ("u", RawBsonRef::Array(_)) => {
-                    let text = "updates by a pipeline are not there";
-                    return Err(Failure::new(code::COMMAND_NOT_SUPPORTED, text).into());
+                ("u", RawBsonRef::Array(of)) => {
+                    parsed.update = Some(Update::parse_pipeline(of, &variables)?);
+                    // It may change any path.
+                    parsed.changes = vec![String::new()];
                 }
                 ("multi", RawBsonRef::Boolean(of)) => parsed.is_multi = of,
                 ("upsert", RawBsonRef::Boolean(of)) => parsed.is_upsert = of,
@@ -155,7 +160,7 @@ impl Collections {
         (on, root): (On<'_>, Option<u32>),
         request: &[u8],
     ) -> Result<(i64, Document), Refusal> {
-        let request = WriteRequest::parse(request)?;
+        let request = WriteRequest::parse(request, on.now)?;
         let mut written = Written::default();
         let Some(root) = root else {
             if request.is_upsert {
@@ -196,6 +201,10 @@ impl Collections {
             let (id, old) = match scan.next(store, self.named(root), &request.filter) {
                 Next::End => return Ok(true),
                 Next::Spent => return Ok(false),
+                Next::Failed(error) => {
+                    written.error = Some(error.into());
+                    return Ok(false);
+                }
                 Next::Match(id, document) => (id, document.to_owned()),
             };
             match self.write_one(store, (on, root), (request, &id, &old), written) {

@@ -1,0 +1,83 @@
+//! `aggregate`.
+
+use super::cursor::{FirstBatch, first_batch_size};
+use super::find::{hint_of, no_collation, variables_of};
+use super::{Right, Spec};
+use crate::command::Command;
+use crate::fields::{namespace, only_fields};
+use crate::query::{Query, Wanted};
+use crate::reply::{CommandError, ErrorCode};
+use crate::running::{Begun, Context};
+use bson::RawDocument;
+use bson::raw::RawBsonRef;
+use remora_document::Pipeline;
+
+pub(super) static COMMANDS: &[Spec] = &[Spec {
+    names: &["aggregate"],
+    summary: "Gives what a pipeline makes of documents.",
+    right: Right::Collection("doc.find"),
+    fields: &[
+        "pipeline",
+        "cursor",
+        "hint",
+        "let",
+        "collation",
+        "allowDiskUse",
+        "bypassDocumentValidation",
+    ],
+    begin: aggregate,
+}];
+
+fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, CommandError> {
+    no_collation(command.document("collation")?)?;
+    let Some(stages) = command.array("pipeline")? else {
+        let text = "BSON field 'aggregate.pipeline' is missing but a required field";
+        return Err(CommandError::new(ErrorCode::MissingField, text));
+    };
+    let Some(cursor) = command.document("cursor")? else {
+        let text =
+            "The 'cursor' option is required, except for aggregate with the explain argument";
+        return Err(CommandError::new(ErrorCode::FailedToParse, text));
+    };
+    only_fields(cursor, ("aggregate", "cursor"), &["batchSize"])?;
+    let size = match cursor.get("batchSize").ok().flatten() {
+        None => None,
+        Some(RawBsonRef::Int32(size)) => Some(size.into()),
+        Some(RawBsonRef::Int64(size)) => Some(size),
+        Some(RawBsonRef::Double(size)) => Some(size as i64),
+        Some(_) => {
+            let text = "cursor.batchSize field must be a number";
+            return Err(CommandError::new(ErrorCode::TypeMismatch, text));
+        }
+    };
+    let size = first_batch_size(size)?;
+    let variables = variables_of(command, context)?;
+    let pipeline = Pipeline::parse(stages, &variables)?;
+    let refuse = |text: &'static str| Err(CommandError::new(ErrorCode::CommandNotSupported, text));
+    if pipeline.sink().is_some() {
+        return refuse("$out and $merge are not supported");
+    }
+    let source = pipeline.source();
+    if source.geo_near.is_some() {
+        return refuse("$geoNear is not supported: there are no indexes of places yet");
+    }
+    let namespace = match command.first() {
+        RawBsonRef::String(collection) => namespace(command.database(), collection)?,
+        _ if !source.reads_collection => namespace(command.database(), "aggregate")?,
+        _ => {
+            let text = "{aggregate: 1} is not valid for this pipeline; a collection is required.";
+            return Err(CommandError::new(ErrorCode::InvalidNamespace, text));
+        }
+    };
+    let wanted = Wanted {
+        namespace,
+        filter: source.filter.clone(),
+        sort: source.sort.clone(),
+        hint: hint_of(command.get("hint"))?,
+        skip: source.skip,
+        limit: source.limit,
+        variables: command.document("let")?.map(RawDocument::to_owned),
+    };
+    let query = Query::pipeline(wanted, pipeline)?;
+    Begun::running(FirstBatch::new(query, (size, false, false), context))
+}
