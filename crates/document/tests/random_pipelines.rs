@@ -45,7 +45,7 @@ fn stage() -> impl Strategy<Value = Bson> {
             bson!({ "$sort": keys })
         }),
         (1..6).prop_map(|limit| bson!({ "$limit": limit })),
-        (0..4).prop_map(|skip| bson!({ "$skip": skip })),
+        (1..4).prop_map(|skip| bson!({ "$skip": skip })),
         (field(), any::<bool>()).prop_map(|(field, keeps)| {
             bson!({ "$unwind": { "path": format!("${field}"), "preserveNullAndEmptyArrays": keeps } })
         }),
