@@ -709,3 +709,26 @@ fn evaluations_are_bounded() {
     // Three levels for each: the document that holds it is too deep before.
     assert_eq!(evaluated(&deep, &sample()).expect_err("too deep").code(), 22);
 }
+
+/// The deepest expressions fit into a small stack: 8 KiB for each level, as the limit says.
+#[test]
+fn deep_expressions_need_little_stack() {
+    let levels = 90;
+    let mut single = bson!("$int");
+    for _ in 0..levels {
+        single = bson!({ "$abs": single });
+    }
+    let mut mapped = bson!("$$this");
+    for _ in 0..levels / 2 {
+        mapped = bson!({ "$map": { "input": [7], "in": mapped } });
+    }
+    let documents = [single, mapped].map(|made| raw(&doc! { "_id": 0, "made": made }));
+    let evaluate = move || {
+        for projection in &documents {
+            let projection = Projection::parse(projection).expect("not too deep");
+            projection.apply(&raw(&doc! { "int": 7 }), None).expect("it has a value");
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(100 * (8 << 10));
+    thread.spawn(evaluate).expect("a thread").join().expect("no overflow");
+}
