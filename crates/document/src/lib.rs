@@ -7,16 +7,20 @@
 //! * [`Filter`]: a filter document, parsed, and whether a document matches it.
 //! * [`Bounds`]: what a filter says of the keys of an index.
 //! * [`Update`]: operators on fields, or a replacement, parsed, and applied to a document.
-//! * [`SortKeys`]: sorting documents by some of their fields.
+//! * [`SortKeys`], [`Sorter`]: sorting documents by some of their fields, in bounded memory.
+//! * [`Projection`]: which fields of a document a result has, and which are computed.
+//! * [`Pipeline`]: the stages of an aggregation, as a state machine that its caller drives.
+//! * [`Variables`]: the time, a seed and the variables that expressions see.
+//! * [`Distinct`]: the different values of a field.
 //! * [`validate`]: whether a document is well formed and not too deep.
 //!
 //! The server and a client that reads memory directly use the same code, so they give the same
 //! answers.
 //!
-//! No input makes a function panic, and every recursion is bounded. Functions other than
-//! [`validate`], [`encode`] and [`Filter::parse`] expect valid documents and return no errors. In a
-//! document that is not valid they read each level up to its first malformed element, and
-//! nothing below the greatest depth.
+//! No input makes a function panic, and every recursion is bounded. What expressions make of one
+//! document takes a bounded number of steps and bytes. Functions other than [`validate`], [`encode`]
+//! and those that parse expect valid documents. In a document that is not valid they read each level
+//! up to its first malformed element, and nothing below the greatest depth.
 //!
 //! ```
 //! use bson::rawdoc;

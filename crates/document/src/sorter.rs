@@ -31,11 +31,14 @@ pub struct Sorter<T> {
     skip: u64,
     /// How many items are kept, the skipped ones included.
     most: Option<u64>,
-    /// By key, then by arrival.
-    items: BTreeMap<(Box<[u8]>, u64), (T, usize)>,
+    /// With their bytes.
+    items: BTreeMap<Place, (T, usize)>,
     arrivals: u64,
     bytes: usize,
 }
+
+/// Where an item stands: its encoded key, then its arrival.
+type Place = (Box<[u8]>, u64);
 
 /// Bytes that the tree takes for an item beside its key and itself.
 const OVERHEAD: usize = 64;

@@ -171,6 +171,10 @@ pub(crate) fn byte_length(value: RawBsonRef<'_>) -> usize {
         RawBsonRef::JavaScriptCodeWithScope(code) => {
             code.code.len() + code.scope.as_bytes().len() + 9
         }
+        RawBsonRef::Null | RawBsonRef::Undefined => 0,
+        RawBsonRef::Boolean(_) => 1,
+        RawBsonRef::Int32(_) => 4,
+        RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::DateTime(_) => 8,
         _ => 16,
     }
 }

@@ -48,13 +48,33 @@ impl Variables {
                 return Err(DocumentError::new(4_890_500, text));
             }
             let empty = bson::RawDocumentBuf::new();
-            let value = {
+            let (value, seed) = {
                 let env = variables.env();
-                value.evaluate(&empty, &env)?.into_raw()
+                (value.evaluate(&empty, &env)?.into_raw(), env.seed())
             };
             variables.set(name, value);
+            variables.set_seed(seed);
         }
         Ok(variables)
+    }
+
+    /// These variables, and more: expressions on a document, as `let` of `$merge` has them.
+    ///
+    /// # Errors
+    /// As MongoDB: a wrong name, or an expression that fails.
+    pub fn with(
+        &self,
+        values: &RawDocument,
+        document: &RawDocument,
+    ) -> Result<Variables, DocumentError> {
+        let mut made = self.clone();
+        let env = self.env();
+        for (name, value) in fields(values) {
+            check_name(name)?;
+            let value = Expression::parse(value, self)?;
+            made.set(name, value.evaluate(document, &env)?.into_raw());
+        }
+        Ok(made)
     }
 
     /// Sets a variable.

@@ -3,6 +3,7 @@
 
 mod cases;
 mod errors;
+mod expressions;
 mod filters;
 mod generate;
 mod hostile;
@@ -11,4 +12,6 @@ mod naive;
 mod orders;
 mod pipelines;
 mod projections;
+mod random_pipelines;
+mod schemas;
 mod updates;

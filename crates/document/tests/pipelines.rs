@@ -63,8 +63,9 @@ pub fn run(
     let own = if source.reads_collection { own } else { &none };
     let sort = source.sort.as_ref();
     let mut input = search(own, &source.filter, sort, source.skip, source.limit).into_iter();
-    let (mut made, mut parts) = (Vec::new(), Vec::new());
-    loop {
+    let (mut made, mut searches) = (Vec::new(), Vec::new());
+    // No pipeline here takes so many steps.
+    for _ in 0..100_000 {
         match pipeline.step()? {
             Step::Wants => match input.next() {
                 Some(document) => pipeline.push(document),
@@ -73,18 +74,25 @@ pub fn run(
             Step::Gives(document) => made.push(Document::try_from(document).expect("valid")),
             Step::Asks(Query { collection, filter, sort, skip, limit }) => {
                 let documents = collections.get(collection.as_str()).unwrap_or(&none);
-                parts = search(documents, &filter, sort.as_ref(), skip, limit);
-                parts.reverse();
+                let mut found = search(documents, &filter, sort.as_ref(), skip, limit);
+                found.reverse();
+                searches.push(found);
             }
             Step::Awaits => {
                 // An answer comes in parts of one document.
-                let part: Vec<RawDocumentBuf> = parts.pop().into_iter().collect();
-                pipeline.answer(part, parts.is_empty());
+                let search = searches.last_mut().expect("a search");
+                let part: Vec<RawDocumentBuf> = search.pop().into_iter().collect();
+                let is_last = search.is_empty();
+                pipeline.answer(part, is_last);
+                if is_last {
+                    searches.pop();
+                }
             }
             Step::Continues => {}
             Step::Done => return Ok(made),
         }
     }
+    panic!("{pipeline:?} does not end")
 }
 
 /// Checks the result of a pipeline, by the texts of documents: they tell types and the order of fields.
@@ -561,4 +569,39 @@ fn memory_is_bounded() {
     let pipeline = bson!([{ "$set": { "a": 1 } }, { "$sort": { "_id": -1 } }, { "$limit": 2 }, { "$project": { "_id": 1 } }]);
     let made = run(&pipeline, &collections, &Variables::default()).expect("only two are kept");
     assert_eq!(made, [doc! { "_id": 109 }, doc! { "_id": 108 }]);
+}
+
+/// The tests of the drivers' specification "CRUD" about `aggregate` that a server without sessions can keep:
+/// `aggregate`, `aggregate-let`, `aggregate-out` and `aggregate-merge`.
+#[test]
+fn the_drivers_specifications() {
+    let documents =
+        [doc! { "_id": 1, "x": 11 }, doc! { "_id": 2, "x": 22 }, doc! { "_id": 3, "x": 33 }];
+    let pipeline = bson!([{ "$sort": { "x": 1 } }, { "$match": { "_id": { "$gt": 1 } } }]);
+    makes(pipeline.clone(), &documents, &documents[1..]);
+    for sink in [
+        bson!({ "$out": "other_test_collection" }),
+        bson!({ "$merge": { "into": "other_test_collection" } }),
+    ] {
+        let mut pipeline = pipeline.as_array().expect("stages").clone();
+        pipeline.push(sink);
+        makes(Bson::Array(pipeline), &documents, &documents[1..]);
+    }
+    let values = doc! { "id": 1, "x": "foo", "y": { "$literal": "$bar" }, "rand": { "$rand": {} } };
+    let variables = Variables::parse(0, 7, Some(&raw(&values))).expect("variables");
+    let pipeline = bson!([
+        { "$match": { "$expr": { "$eq": ["$_id", "$$id"] } } },
+        { "$project": { "_id": 0, "x": "$$x", "y": "$$y", "rand": "$$rand" } },
+    ]);
+    let mut parsed = Pipeline::parse(&stages(&pipeline), &variables).expect("a pipeline");
+    let filter = Filter::parse_with(&parsed.source().filter, &variables).expect("a filter");
+    assert!(filter.matches(&raw(&doc! { "_id": 1 })));
+    assert!(!filter.matches(&raw(&doc! { "_id": 2 })));
+    parsed.push(raw(&doc! { "_id": 1 }));
+    let Step::Gives(made) = parsed.step().expect("no error") else { panic!("no document") };
+    let mut made = Document::try_from(made).expect("a document");
+    assert!(
+        matches!(made.remove("rand"), Some(Bson::Double(value)) if (0.0..1.0).contains(&value))
+    );
+    assert_eq!(made, doc! { "x": "foo", "y": "$bar" });
 }

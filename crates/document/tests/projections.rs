@@ -8,7 +8,8 @@ fn raw(document: &Document) -> RawDocumentBuf {
 }
 
 fn projected(projection: &Document, document: &Document, found: Option<usize>) -> Document {
-    let projection = Projection::parse(&raw(projection)).expect(&projection.to_string());
+    let projection = Projection::parse(&raw(projection));
+    let projection = projection.expect("a projection");
     let made = projection.apply(&raw(document), found).expect("it is projected");
     Document::try_from(made).expect("a valid document")
 }

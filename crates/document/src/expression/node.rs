@@ -53,17 +53,15 @@ pub(super) enum Variable {
 }
 
 impl Node {
-    /// Whether it reads the document, or differs from one evaluation to the next.
+    /// Whether it reads the document.
     pub(super) fn reads_document(&self) -> bool {
         match self {
             Node::Literal(_) | Node::Absent => false,
             Node::Variable(variable, _) => *variable == Variable::Root,
             Node::Object(fields) => fields.iter().any(|(_, value)| value.reads_document()),
+            Node::Call(_, parts) => parts.iter().any(Node::reads_document),
             Node::Array(parts) | Node::And(parts) | Node::Or(parts) | Node::IfNull(parts) => {
                 parts.iter().any(Node::reads_document)
-            }
-            Node::Call(operator, parts) => {
-                operator.name == "$rand" || parts.iter().any(Node::reads_document)
             }
             Node::Cond(parts) | Node::Filter(parts) | Node::Reduce(parts) => {
                 parts.iter().any(Node::reads_document)

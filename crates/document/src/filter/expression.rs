@@ -157,8 +157,8 @@ impl Predicate {
                 .is_some_and(|array| elements(array).take(size.saturating_add(1)).count() == *size),
             Predicate::ElemMatchDocument(clauses) => value.as_array().is_some_and(|array| {
                 elements(array).any(|element| match element {
-                    RawBsonRef::Document(inner) => all(clauses, Root::Document(inner), None),
-                    RawBsonRef::Array(inner) => all(clauses, Root::Array(inner), None),
+                    RawBsonRef::Document(inner) => all(clauses, Root::Document(inner)),
+                    RawBsonRef::Array(inner) => all(clauses, Root::Array(inner)),
                     _ => false,
                 })
             }),
@@ -209,14 +209,23 @@ pub(super) enum Root<'d> {
 }
 
 /// Whether all clauses hold. The depth of the filter bounds the recursion.
-pub(super) fn all(clauses: &[Clause], root: Root<'_>, evaluation: Option<&Evaluation<'_>>) -> bool {
+pub(super) fn all(clauses: &[Clause], root: Root<'_>) -> bool {
+    all_with(clauses, root, None)
+}
+
+/// The same with what the clauses' expressions see.
+pub(super) fn all_with(
+    clauses: &[Clause],
+    root: Root<'_>,
+    evaluation: Option<&Evaluation<'_>>,
+) -> bool {
     clauses.iter().all(|clause| clause.holds(root, evaluation))
 }
 
 impl Clause {
     fn holds(&self, root: Root<'_>, evaluation: Option<&Evaluation<'_>>) -> bool {
         match self {
-            Clause::And(clauses) => all(clauses, root, evaluation),
+            Clause::And(clauses) => all_with(clauses, root, evaluation),
             Clause::Or(clauses) => clauses.iter().any(|clause| clause.holds(root, evaluation)),
             Clause::Nor(clauses) => !clauses.iter().any(|clause| clause.holds(root, evaluation)),
             Clause::Always(holds) => *holds,

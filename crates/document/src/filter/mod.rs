@@ -91,7 +91,7 @@ impl Filter {
     #[must_use]
     pub fn matches(&self, document: &RawDocument) -> bool {
         match &self.variables {
-            None => expression::all(&self.clauses, Root::Document(document), None),
+            None => expression::all(&self.clauses, Root::Document(document)),
             Some(_) => self.try_matches(document).unwrap_or(false),
         }
     }
@@ -118,7 +118,8 @@ impl Filter {
             return Ok(self.matches(document));
         }
         let evaluation = Evaluation { env, error: RefCell::new(None) };
-        let holds = expression::all(&self.clauses, Root::Document(document), Some(&evaluation));
+        let holds =
+            expression::all_with(&self.clauses, Root::Document(document), Some(&evaluation));
         match evaluation.error.into_inner() {
             Some(error) => Err(error),
             None => Ok(holds),

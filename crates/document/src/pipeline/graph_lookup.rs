@@ -62,7 +62,7 @@ impl GraphLookup {
         variables: &Variables,
     ) -> Result<GraphLookup, DocumentError> {
         let RawBsonRef::Document(argument) = argument else {
-            let text = format!("the $graphLookup stage specification must be an object");
+            let text = "the $graphLookup stage specification must be an object";
             return fail(FAILED_TO_PARSE, text);
         };
         let stage = "$graphLookup";

@@ -201,7 +201,7 @@ impl Lookup {
 
 /// Hands an answer to an inner pipeline: to a stage of it that asked, or as its input.
 pub(super) fn feed(inner: &mut Pipeline, documents: Vec<RawDocumentBuf>, is_last: bool) {
-    if inner.asking.is_some() {
+    if !inner.asking.is_empty() {
         inner.answer(documents, is_last);
         return;
     }

@@ -51,7 +51,7 @@ pub enum Step {
     Gives(RawDocumentBuf),
     /// A search in another collection: [`Pipeline::answer`].
     Asks(Query),
-    /// The next part of the answer to the search: [`Pipeline::answer`].
+    /// The next part of the answer to the latest search that is not answered: [`Pipeline::answer`].
     Awaits,
     /// The step has done enough; another one continues.
     Continues,
@@ -93,8 +93,8 @@ pub struct Pipeline {
     variables: Arc<Variables>,
     inbox: VecDeque<RawDocumentBuf>,
     has_ended: bool,
-    /// The stage whose search is not answered yet.
-    asking: Option<usize>,
+    /// The stages whose searches are not answered yet, the latest last.
+    asking: Vec<usize>,
     /// The stage to poll next.
     at: usize,
 }
@@ -138,12 +138,13 @@ impl Pipeline {
         self.has_ended = true;
     }
 
-    /// Answers a search with some of its documents; `is_last` if there are no more.
+    /// Answers the latest search with some of its documents; `is_last` if there are no more. Then the search
+    /// before it is the latest one again, if it is not answered yet: searches nest.
     pub fn answer(&mut self, documents: Vec<RawDocumentBuf>, is_last: bool) {
-        let Some(node) = self.asking.and_then(|at| self.nodes.get_mut(at)) else { return };
+        let Some(node) = self.asking.last().and_then(|at| self.nodes.get_mut(*at)) else { return };
         node.answer(documents, is_last);
         if is_last {
-            self.asking = None;
+            self.asking.pop();
         }
     }
 
@@ -187,7 +188,7 @@ impl Pipeline {
                     self.nodes[self.at].end();
                 }
                 Poll::Asks(query) => {
-                    self.asking = Some(self.at);
+                    self.asking.push(self.at);
                     return Ok(Step::Asks(query));
                 }
                 Poll::Awaits => return Ok(Step::Awaits),

@@ -102,7 +102,7 @@ pub(super) fn pipeline(stages: &RawArray, variables: &Variables, place: Place) -
         variables: Arc::new(variables.clone()),
         inbox: VecDeque::new(),
         has_ended: false,
-        asking: None,
+        asking: Vec::new(),
     })
 }
 
@@ -224,10 +224,8 @@ impl Parser<'_> {
         let text = "the match filter must be an expression in an object";
         let argument = object(argument, 15959, text)?;
         let filter = Filter::parse_with(argument, self.variables)?;
-        let is_plain = self.source.sort.is_none()
-            && self.source.skip == 0
-            && self.source.limit.is_none()
-            && self.pushes_down;
+        // What matches does not depend on the order.
+        let is_plain = self.pushes_down && self.source.skip == 0 && self.source.limit.is_none();
         // A search in another collection knows no variables, but the command's own does.
         let knows_variables = self.place == Place::Top || !filter.has_expression();
         if !is_plain {

@@ -4,7 +4,8 @@ use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::raw::{elements, fields};
 use crate::update::Update;
 use crate::variables::Variables;
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::rawdoc;
 
 /// What the caller does with the documents of the result.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +47,8 @@ pub enum WhenMatched {
     Merge,
     /// It is an error.
     Fail,
-    /// It is updated by a pipeline, with these variables, which are expressions on the new document, and the
-    /// new document as `$$new`.
+    /// It is updated by a pipeline, with these variables: expressions on the new document, for
+    /// [`Variables::with`].
     Pipeline {
         /// The stages.
         stages: RawArrayBuf,
@@ -132,23 +133,10 @@ impl Sink {
             match (name, value) {
                 ("into", value) => into = Some(target("$merge", value)?),
                 ("on", RawBsonRef::String(path)) => on = vec![path.to_owned()],
-                ("on", RawBsonRef::Array(paths)) if !paths.is_empty() => {
-                    let paths = elements(paths).map(|path| path.as_str().map(str::to_owned));
-                    let paths: Option<Vec<String>> = paths.collect();
-                    let Some(paths) = paths else {
-                        return fail("$merge 'on' array elements must be strings");
-                    };
-                    on = paths;
-                }
+                ("on", RawBsonRef::Array(paths)) if !paths.is_empty() => on = on_paths(paths)?,
                 ("let", RawBsonRef::Document(given)) => values = given.to_owned(),
                 ("whenMatched", RawBsonRef::String(text)) => {
-                    when_matched = match text {
-                        "replace" => WhenMatched::Replace,
-                        "keepExisting" => WhenMatched::KeepExisting,
-                        "merge" => WhenMatched::Merge,
-                        "fail" => WhenMatched::Fail,
-                        _ => return unknown(name, text),
-                    }
+                    when_matched = WhenMatched::of(text).ok_or_else(|| unknown(name, text))?;
                 }
                 ("whenMatched", RawBsonRef::Array(stages)) => {
                     when_matched = WhenMatched::Pipeline {
@@ -157,12 +145,8 @@ impl Sink {
                     };
                 }
                 ("whenNotMatched", RawBsonRef::String(text)) => {
-                    when_not_matched = match text {
-                        "insert" => WhenNotMatched::Insert,
-                        "discard" => WhenNotMatched::Discard,
-                        "fail" => WhenNotMatched::Fail,
-                        _ => return unknown(name, text),
-                    }
+                    when_not_matched =
+                        WhenNotMatched::of(text).ok_or_else(|| unknown(name, text))?;
                 }
                 _ => {
                     return fail(format!(
@@ -172,8 +156,10 @@ impl Sink {
             }
         }
         if let WhenMatched::Pipeline { stages, variables: place } = &mut when_matched {
+            if values.is_empty() {
+                values = rawdoc! { "new": "$$ROOT" };
+            }
             let mut known = variables.clone();
-            known.set("new", None);
             fields(&values).for_each(|(name, _)| known.set(name, None));
             Update::parse_pipeline(stages, &known)?;
             *place = values;
@@ -189,8 +175,39 @@ impl Sink {
     }
 }
 
-fn unknown<T>(name: &str, text: &str) -> Result<T, DocumentError> {
+fn on_paths(paths: &RawArray) -> Result<Vec<String>, DocumentError> {
+    let paths = elements(paths).map(|path| path.as_str().map(str::to_owned));
+    match paths.collect() {
+        Some(paths) => Ok(paths),
+        None => fail("$merge 'on' array elements must be strings"),
+    }
+}
+
+fn unknown(name: &str, text: &str) -> DocumentError {
     let text =
         format!("Enumeration value '{text}' for field '$merge.{name}' is not a valid value.");
-    Err(DocumentError::bad_value(text))
+    DocumentError::bad_value(text)
+}
+
+impl WhenMatched {
+    fn of(name: &str) -> Option<WhenMatched> {
+        Some(match name {
+            "replace" => WhenMatched::Replace,
+            "keepExisting" => WhenMatched::KeepExisting,
+            "merge" => WhenMatched::Merge,
+            "fail" => WhenMatched::Fail,
+            _ => return None,
+        })
+    }
+}
+
+impl WhenNotMatched {
+    fn of(name: &str) -> Option<WhenNotMatched> {
+        Some(match name {
+            "insert" => WhenNotMatched::Insert,
+            "discard" => WhenNotMatched::Discard,
+            "fail" => WhenNotMatched::Fail,
+            _ => return None,
+        })
+    }
 }

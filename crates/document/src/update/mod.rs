@@ -47,7 +47,7 @@ pub struct Update(Kind);
 enum Kind {
     Replacement(Document),
     Operators(Operators),
-    Pipeline(PipelineUpdate),
+    Pipeline(Box<PipelineUpdate>),
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +137,8 @@ impl Update {
     /// # Ok::<(), remora_document::DocumentError>(())
     /// ```
     pub fn parse_pipeline(stages: &RawArray, variables: &Variables) -> Result<Self, DocumentError> {
-        PipelineUpdate::parse(stages, variables).map(Kind::Pipeline).map(Self)
+        let update = PipelineUpdate::parse(stages, variables)?;
+        Ok(Self(Kind::Pipeline(Box::new(update))))
     }
 
     fn replacement(
