@@ -144,10 +144,7 @@ pub fn key_values(of: &[IndexField], document: &RawDocument, begins: &[u8]) -> O
     visited.ok().and(found)
 }
 
-fn key_of(
-    of: &[IndexField],
-    values: &[Option<RawBsonRef<'_>>],
-) -> Result<Vec<u8>, DocumentError> {
+fn key_of(of: &[IndexField], values: &[Option<RawBsonRef<'_>>]) -> Result<Vec<u8>, DocumentError> {
     let mut key = Vec::new();
     for (field, value) in of.iter().zip(values) {
         field.encode(value.unwrap_or(RawBsonRef::Null), &mut key)?;
@@ -344,10 +341,7 @@ mod tests {
     fn two_arrays_beside_each_other_are_refused() {
         assert_eq!(keys(&["a", "b"], &rawdoc! { "a": [1], "b": [2] }), Err(171));
         assert_eq!(keys(&["a", "b"], &rawdoc! { "a": [], "b": [] }), Err(171));
-        assert_eq!(
-            keys(&["a.b", "a.c"], &rawdoc! { "a": [{ "b": [1], "c": [2] }] }),
-            Err(171)
-        );
+        assert_eq!(keys(&["a.b", "a.c"], &rawdoc! { "a": [{ "b": [1], "c": [2] }] }), Err(171));
         assert!(keys(&["a.b", "a.c"], &rawdoc! { "a": [{ "b": [1] }, { "c": [2] }] }).is_ok());
     }
 

@@ -75,8 +75,7 @@ impl Interval {
     }
 
     fn contains(&self, other: &Self) -> bool {
-        self.from <= other.from
-            && (self.is_open() || (!other.is_open() && other.to <= self.to))
+        self.from <= other.from && (self.is_open() || (!other.is_open() && other.to <= self.to))
     }
 
     fn and(&self, other: &Self) -> Option<Self> {
@@ -239,9 +238,10 @@ fn of_predicate(predicate: &Predicate, is_positional: bool) -> Option<Bounds> {
             Bounds::exact(of_comparison(*comparison, value.as_raw_bson_ref())?)
         }
         Predicate::In(list) if list.patterns.is_empty() => {
-            let points = list.values.iter().map(|value| {
-                of_comparison(Comparison::Equal, value.as_raw_bson_ref())
-            });
+            let points = list
+                .values
+                .iter()
+                .map(|value| of_comparison(Comparison::Equal, value.as_raw_bson_ref()));
             let mut all: Vec<Interval> = points.collect::<Option<Vec<_>>>()?.concat();
             all.sort_unstable_by(|one, other| one.from.cmp(&other.from));
             all.dedup();
@@ -284,8 +284,7 @@ fn of_comparison(comparison: Comparison, with: RawBsonRef<'_>) -> Option<Vec<Int
     }
     if is_nan {
         // It is equal to itself, and neither below nor above anything.
-        let has_equal =
-            matches!(comparison, Comparison::LessOrEqual | Comparison::GreaterOrEqual);
+        let has_equal = matches!(comparison, Comparison::LessOrEqual | Comparison::GreaterOrEqual);
         return Some(if has_equal { vec![Interval::point(key)] } else { Vec::new() });
     }
     let of_class = Interval::of_class(class);

@@ -56,7 +56,9 @@ impl Collections {
         now: Now,
     ) -> usize {
         let index = &self.named(root).indexes[at];
-        let Some(after_s) = index.spec.expires_after_s.filter(|_| index.is_ready()) else { return 0 };
+        let Some(after_s) = index.spec.expires_after_s.filter(|_| index.is_ready()) else {
+            return 0;
+        };
         let due_ms = (now.unix_ms as i64).saturating_sub(after_s * 1000);
         let name = index.spec.name.clone();
         let path = index.spec.fields[0].path();

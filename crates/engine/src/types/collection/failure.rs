@@ -42,6 +42,8 @@ pub(super) struct Failure {
 pub(super) enum Refusal {
     /// As any type refuses it.
     Status(Status),
+    /// Memory is full; so many documents are there already, and count no more if it is tried again.
+    Full(i64),
     /// As the model refuses it.
     Failure(Box<Failure>),
 }
@@ -52,7 +54,12 @@ impl Failure {
     }
 
     /// A second document has the key of a unique index.
-    pub fn duplicate(collection: &[u8], index: &str, pattern: &Document, values: Vec<Bson>) -> Self {
+    pub fn duplicate(
+        collection: &[u8],
+        index: &str,
+        pattern: &Document,
+        values: Vec<Bson>,
+    ) -> Self {
         let values: Document = pattern.keys().cloned().zip(values).collect();
         let text = format!(
             "E11000 duplicate key error collection: {} index: {index} dup key: {}",
@@ -177,7 +184,7 @@ mod tests {
             "E11000 duplicate key error collection: db.coll index: a_1_b_-1 dup key: { a: 1, b: \"x\" }"
         );
         let document = failure.to_document();
-        assert_eq!(document.get_document("keyPattern"), Ok(&pattern));
-        assert_eq!(document.get_document("keyValue"), Ok(&doc! { "a": 1, "b": "x" }));
+        assert_eq!(document.get_document("keyPattern").ok(), Some(&pattern));
+        assert_eq!(document.get_document("keyValue").ok(), Some(&doc! { "a": 1, "b": "x" }));
     }
 }

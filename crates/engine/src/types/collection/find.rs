@@ -150,7 +150,8 @@ impl Collections {
     }
 }
 
-/// The documents of one step, as a list; their number, and whether there are no more.
+/// The documents of one step, as a list; their number, and whether there are no more. Behind the limit there may
+/// be.
 fn some<J: Journal>(
     store: &Store<J>,
     collection: &Collection,
@@ -161,7 +162,7 @@ fn some<J: Journal>(
     // Bounded by what a step examines.
     loop {
         if request.limit == Some(number) {
-            return (number, true);
+            return (number, false);
         }
         match scan.next(store, collection, &request.filter) {
             Next::End => return (number, true),

@@ -5,6 +5,7 @@
 //! read, and it never moves.
 
 use super::entry::ID_INDEX;
+use super::insert::Resumed;
 use super::settings::Settings;
 use super::spec::Spec;
 use crate::store::{Now, Store};
@@ -68,6 +69,8 @@ pub(crate) struct Collections {
     pub(super) timed: BTreeSet<u32>,
     /// Where the next turn goes on to look for documents that have expired.
     pub(super) expires_from: u32,
+    /// An insertion that is carried out again.
+    pub(super) resumed: Option<Resumed>,
     heap_bytes: u64,
     /// The buffer in which all trees write their nodes.
     node: Vec<u8>,
@@ -249,9 +252,7 @@ impl Collections {
         let header = header.map_err(full)?;
         let at = (store.state_of(header), MAX_ORDERED_KEY_BYTES);
         match create(store, at, on.now) {
-            Ok(tree) => {
-                Ok(Index { spec, header, tree, multikey: 0, cut: 0, building: None })
-            }
+            Ok(tree) => Ok(Index { spec, header, tree, multikey: 0, cut: 0, building: None }),
             Err(status) => {
                 store.give_back(header, on.now);
                 Err(status)
@@ -260,12 +261,7 @@ impl Collections {
     }
 
     /// Adds an index to a collection.
-    pub(super) fn add_index<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        root: u32,
-        index: Index,
-    ) {
+    pub(super) fn add_index<J: Journal>(&mut self, store: &mut Store<J>, root: u32, index: Index) {
         self.on(root, |collection, _| collection.indexes.push(index));
         self.note_time(store, root);
     }
@@ -282,7 +278,8 @@ impl Collections {
     /// Notes whether a collection has something to do at some time.
     pub(super) fn note_time<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
         let has_time = self.by_root.get(&root).is_some_and(|collection| {
-            let is_timed = |index: &Index| !index.is_ready() || index.spec.expires_after_s.is_some();
+            let is_timed =
+                |index: &Index| !index.is_ready() || index.spec.expires_after_s.is_some();
             collection.indexes.iter().any(is_timed)
         });
         match has_time {

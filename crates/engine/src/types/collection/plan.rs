@@ -201,7 +201,8 @@ impl Offer<'_> {
 
     /// The ranges in which the filter's documents have keys.
     fn fit(&self, filter: &Filter) -> Fitted {
-        let mut fitted = Fitted { ranges: Vec::new(), bounded: 0, single: 0, exact: 0, constant: 0 };
+        let mut fitted =
+            Fitted { ranges: Vec::new(), bounded: 0, single: 0, exact: 0, constant: 0 };
         let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
         let (mut goes_on, mut has_array) = (true, false);
         for at in 0..self.fields.len() {
@@ -228,9 +229,9 @@ impl Offer<'_> {
             let with = |prefix: &[u8], rest: &[u8]| [prefix, rest].concat();
             if are_points {
                 fitted.single += usize::from(is_single && fitted.single == at);
-                let points = prefixes.iter().flat_map(|prefix| {
-                    intervals.iter().map(move |of| with(prefix, &of.from))
-                });
+                let points = prefixes
+                    .iter()
+                    .flat_map(|prefix| intervals.iter().map(move |of| with(prefix, &of.from)));
                 prefixes = points.collect();
                 continue;
             }
@@ -345,7 +346,8 @@ fn is_complete(index: &Index, filter: &Filter) -> bool {
         Some(partial) => filter.implies(partial),
         None => true,
     };
-    let has_value = |field: &IndexField| filter.bounds(field.path()).iter().any(|of| of.needs_value);
+    let has_value =
+        |field: &IndexField| filter.bounds(field.path()).iter().any(|of| of.needs_value);
     is_sound && (!index.spec.is_sparse || index.spec.fields.iter().any(has_value))
 }
 
@@ -358,9 +360,8 @@ fn offer(collection: &Collection, at: usize) -> Offer<'_> {
 /// Whether an index has a path that is changed meanwhile.
 fn is_changed(fields: &[IndexField], changes: &[String]) -> bool {
     let names = |path: &str| -> Vec<String> {
-        let is_field = |name: &&str| {
-            !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit())
-        };
+        let is_field =
+            |name: &&str| !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit());
         path.split('.').filter(is_field).map(str::to_owned).collect()
     };
     let meets = |one: &str, other: &str| {
@@ -442,7 +443,11 @@ impl Collection {
             RawBsonRef::String(name) => by_name(name),
             RawBsonRef::Document(pattern) => match natural(pattern) {
                 Some(is_reverse) => {
-                    let all = Wanted { filter: &Filter::parse(&RawDocumentBuf::new())?, order: None, ..*wanted };
+                    let all = Wanted {
+                        filter: &Filter::parse(&RawDocumentBuf::new())?,
+                        order: None,
+                        ..*wanted
+                    };
                     let whole = self.plan_by(store, ID_INDEX, &all);
                     whole.map(|plan| QueryPlan { is_reverse, is_exact: false, ..plan })
                 }

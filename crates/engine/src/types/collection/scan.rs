@@ -14,9 +14,7 @@ use bson::{Binary, Document, doc};
 use remora_arena::Journal;
 use remora_document::Filter;
 use remora_index::btree::{Direction, Range};
-use remora_layout::limits::{
-    SEARCH_STEP_BYTES, SEARCH_STEP_DOCUMENTS, SEARCH_STEP_KEYS,
-};
+use remora_layout::limits::{SEARCH_STEP_BYTES, SEARCH_STEP_DOCUMENTS, SEARCH_STEP_KEYS};
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -206,9 +204,7 @@ impl Scan {
             (Some(last), false) => {
                 ranges.partition_point(|range| !range.to.is_empty() && range.to <= *last)
             }
-            (Some(last), true) => {
-                ranges.len() - ranges.partition_point(|range| range.from < *last)
-            }
+            (Some(last), true) => ranges.len() - ranges.partition_point(|range| range.from < *last),
         };
         let ahead = &mut self.ahead;
         let mut left = KEYS_AT_A_TIME;

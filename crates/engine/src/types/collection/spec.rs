@@ -77,7 +77,8 @@ impl Spec {
             }
         }
         let (Some(key), Some(name)) = (key, name) else {
-            let text = "The 'key' and 'name' fields are required properties of an index specification";
+            let text =
+                "The 'key' and 'name' fields are required properties of an index specification";
             return Err(Failure::new(code::FAILED_TO_PARSE, text));
         };
         if name.is_empty() || name.len() > MAX_INDEX_NAME_BYTES || name == "*" {
@@ -112,8 +113,7 @@ impl Spec {
             }
             "expireAfterSeconds" => {
                 let seconds = whole(value).filter(|of| (0..=MAX_EXPIRY_S).contains(of));
-                let text =
-                    "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a different value than";
+                let text = "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a different value than";
                 self.expires_after_s =
                     Some(seconds.ok_or_else(|| cannot(format!("{text} {value:?}")))?);
                 rest.insert(option, Bson::try_from(value).map_err(malformed)?);
@@ -141,8 +141,7 @@ impl Spec {
         }
         let hashed = self.fields.iter().filter(|field| field.is_hashed()).count();
         if hashed > 0 && self.is_unique {
-            let text =
-                "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.";
+            let text = "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.";
             return Err(Failure::new(code::HASHED_IS_NOT_UNIQUE, text));
         }
         if hashed > 1 {
@@ -173,8 +172,8 @@ impl Spec {
         let is_same = self.fields == present.fields
             && (self.is_unique, self.is_sparse) == (present.is_unique, present.is_sparse)
             && partial_of(self) == partial_of(present);
-        let has_options = self.expires_after_s == present.expires_after_s
-            && self.is_hidden == present.is_hidden;
+        let has_options =
+            self.expires_after_s == present.expires_after_s && self.is_hidden == present.is_hidden;
         let told = || {
             let (asked, there) =
                 (text_of_document(&self.document), text_of_document(&present.document));
@@ -183,7 +182,8 @@ impl Spec {
         match (self.name == present.name, is_same, has_options) {
             (true, true, true) => Ok(true),
             (true, true, false) => {
-                let text = "An equivalent index already exists with the same name but different options.";
+                let text =
+                    "An equivalent index already exists with the same name but different options.";
                 let text = format!("{text} {}", told());
                 Err(Failure::new(code::INDEX_OPTIONS_CONFLICT, text))
             }
@@ -196,8 +196,7 @@ impl Spec {
                 Err(Failure::new(code::INDEX_OPTIONS_CONFLICT, text))
             }
             (false, true, false) => {
-                let text =
-                    "An equivalent index already exists with a different name and options.";
+                let text = "An equivalent index already exists with a different name and options.";
                 let text = format!("{text} {}", told());
                 Err(Failure::new(code::INDEX_OPTIONS_CONFLICT, text))
             }
@@ -229,7 +228,9 @@ fn fields_of(key: &RawDocument) -> Result<Vec<IndexField>, Failure> {
         fields.push(match value {
             RawBsonRef::String("hashed") => IndexField::hashed(parsed),
             RawBsonRef::String(of) => {
-                return Err(cannot(format!("Unknown index plugin '{of}', or one that is not there")));
+                return Err(cannot(format!(
+                    "Unknown index plugin '{of}', or one that is not there"
+                )));
             }
             value => IndexField::new(parsed, direction_of(value)?),
         });

@@ -16,7 +16,9 @@ use bson::raw::{RawBsonRef, RawDocument};
 use bson::{Bson, Document, doc};
 use remora_arena::{Journal, Slot};
 use remora_index::btree::Direction;
-use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, RANGE_TURN_BYTES, RANGE_TURN_KEYS};
+use remora_layout::limits::{
+    DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, RANGE_TURN_BYTES, RANGE_TURN_KEYS,
+};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Request};
@@ -39,6 +41,7 @@ fn parse_head(head: &[u8]) -> Result<(&RawDocument, Vec<&RawDocument>), Failure>
 fn status_of(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Status(status) => status,
+        Refusal::Full(_) => Status::OutOfMemory,
         Refusal::Failure(_) => Status::Malformed,
     }
 }

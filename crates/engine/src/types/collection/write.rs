@@ -140,8 +140,7 @@ impl<'r> WriteRequest<'r> {
 fn raw(document: &Document) -> Result<RawDocumentBuf, Failure> {
     let raw = RawDocumentBuf::try_from(document).map_err(malformed)?;
     if raw.as_bytes().len() > MAX_DOCUMENT_BYTES {
-        let text =
-            format!("Resulting document after update is larger than {MAX_DOCUMENT_BYTES}");
+        let text = format!("Resulting document after update is larger than {MAX_DOCUMENT_BYTES}");
         return Err(Failure::new(code::BSON_OBJECT_TOO_LARGE, text));
     }
     super::settings::parse_document(raw.as_bytes())?;
@@ -207,7 +206,7 @@ impl Collections {
                     written.error = Some(*failure);
                     return Ok(false);
                 }
-                Err(Refusal::Status(_)) if written.changes > 0 => {
+                Err(Refusal::Status(_) | Refusal::Full(_)) if written.changes > 0 => {
                     // The next step begins with it.
                     scan.position = before;
                     return Ok(false);
