@@ -176,7 +176,7 @@ impl Fixture {
     }
 
     fn add_documents(&mut self, key: &[u8], parts: std::ops::Range<u64>) -> (Status, i64) {
-        let mut list = Vec::new();
+        let (mut list, count) = (Vec::new(), (parts.end - parts.start) as i64);
         for at in parts {
             let document = bson::doc! { "_id": at as i64, "a": "text ".repeat(8) };
             Items::push(&mut list, &document.to_vec().unwrap());
@@ -184,7 +184,9 @@ impl Fixture {
         let documents = Items::parse(&list).unwrap();
         let request = CollectionCommand::Insert { documents, ordered: true }.request();
         let (status, added, _) = self.ask(&Command::Of { key, request });
-        (status, added)
+        // What follows a document without room is told as a failure of that one.
+        let has_failed = status == Status::Ok && added < count;
+        (if has_failed { Status::OutOfMemory } else { status }, added)
     }
 
     /// Parts of an object; none if it is not there. It counts as a use.

@@ -34,7 +34,7 @@ pub(super) struct Failure {
     pub code: i32,
     pub text: String,
     /// The fields of the index in which the key is there already, and its values.
-    pub duplicate: Option<(Document, Document)>,
+    pub duplicate: Option<Box<(Document, Document)>>,
 }
 
 /// Why a request is not carried out.
@@ -66,14 +66,14 @@ impl Failure {
             String::from_utf8_lossy(collection),
             text_of_document(&values)
         );
-        let duplicate = Some((pattern.clone(), values));
+        let duplicate = Some(Box::new((pattern.clone(), values)));
         Self { code: code::DUPLICATE_KEY, text, duplicate }
     }
 
     /// As a document of a reply.
     pub fn to_document(&self) -> Document {
         let mut document = doc! { "code": self.code, "errmsg": self.text.as_str() };
-        if let Some((pattern, values)) = &self.duplicate {
+        if let Some((pattern, values)) = self.duplicate.as_deref() {
             document.insert("keyPattern", pattern.clone());
             document.insert("keyValue", values.clone());
         }
