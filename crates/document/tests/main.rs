@@ -1,6 +1,7 @@
 //! Tests of the crate's public functions: against an implementation over owned values that shares no
 //! code with it, and over bytes that are no documents.
 
+mod bounds;
 mod cases;
 mod errors;
 mod expressions;

@@ -1,11 +1,11 @@
 //! Collections against a map of documents, whose filters are evaluated one document after the other: random
 //! histories of all operations, each index by itself, steps, full memory, copies and replays.
 
-use bson::raw::RawDocument;
 use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use remora_arena::{NoJournal, Owner};
-use remora_document::{Direction, Filter, SortKeys, Update, UpdateContext, compare, encode};
-use remora_engine::{Digest, Now, Shard, ShardOptions};
+use remora_document::{Direction, Filter, encode};
+use remora_engine::{Now, Shard, ShardOptions};
+use remora_log::{Assembler, Frames, LogKey, OwnedEntry};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
@@ -14,74 +14,71 @@ use std::collections::BTreeMap;
 
 pub const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const KEY: &[u8] = b"db.coll";
+const SECRET: u64 = 0x10c;
 
 /// Documents by their encoded `_id`s.
-type Model = BTreeMap<Vec<u8>, Document>;
+pub type Model = BTreeMap<Vec<u8>, Document>;
 
-fn shard(bytes: usize) -> Shard {
-    let options = ShardOptions { record_secret: 7, ..ShardOptions::default() };
+pub fn shard(bytes: usize) -> Shard {
+    let options = ShardOptions { record_secret: 7, log_secret: SECRET, ..ShardOptions::default() };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
-fn bytes(document: &Document) -> Vec<u8> {
+pub fn bytes(document: &Document) -> Vec<u8> {
     document.to_vec().unwrap()
 }
 
-fn raw(document: &Document) -> RawDocumentBuf {
+pub fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
 }
 
-fn id_of(document: &Document) -> Vec<u8> {
+pub fn id_of(document: &Document) -> Vec<u8> {
     let (raw, mut id) = (raw(document), Vec::new());
     encode(raw.get("_id").unwrap().unwrap(), Direction::Ascending, &mut id).unwrap();
     id
 }
 
-struct Answer {
-    status: Status,
-    number: i64,
-    value: Vec<u8>,
+pub struct Answer {
+    pub status: Status,
+    pub number: i64,
+    pub value: Vec<u8>,
 }
 
 impl Answer {
-    fn ok(self) -> Self {
+    pub fn ok(self) -> Self {
         assert_eq!(self.status, Status::Ok, "{}: {}", self.number, self.text());
         self
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.value).into_owned()
     }
 
-    fn document(&self) -> Document {
+    pub fn document(&self) -> Document {
         Document::from_reader(&self.value[..]).unwrap()
     }
 
-    fn documents(&self) -> Vec<Document> {
+    pub fn documents(&self) -> Vec<Document> {
         let items = Items::parse(&self.value).unwrap();
         items.iter().flatten().map(|of| Document::from_reader(of).unwrap()).collect()
     }
 }
 
-fn ask(shard: &mut Shard, command: CollectionCommand<'_>) -> Answer {
-    ask_at(shard, command, NOW)
-}
-
-fn ask_at(shard: &mut Shard, command: CollectionCommand<'_>, now: Now) -> Answer {
+pub fn ask(shard: &mut Shard, command: CollectionCommand<'_>) -> Answer {
     let command = Command::Of { key: KEY, request: command.request() };
-    let reply = shard.execute(&command, shard.hash(KEY), now);
+    let reply = shard.execute(&command, shard.hash(KEY), NOW);
     let value = reply.value.unwrap_or_default().to_vec();
     Answer { status: reply.status, number: reply.number, value }
 }
 
-fn insert(shard: &mut Shard, documents: &[Document], ordered: bool) -> Answer {
+pub fn insert(shard: &mut Shard, documents: &[Document], ordered: bool) -> Answer {
     let mut list = Vec::new();
     documents.iter().for_each(|of| Items::push(&mut list, &bytes(of)));
     let documents = Items::parse(&list).unwrap();
     ask(shard, CollectionCommand::Insert { documents, ordered })
 }
 
-fn create_index(shard: &mut Shard, spec: Document) -> Answer {
+pub fn create_index(shard: &mut Shard, spec: Document) -> Answer {
     let mut request = doc! { "spec": spec };
     loop {
         let answer = ask(shard, CollectionCommand::CreateIndex { request: &bytes(&request) });
@@ -104,7 +101,7 @@ fn index(shard: &mut Shard, key: Document, more: Document) -> Answer {
 }
 
 /// One step of a search: its head, and the documents.
-fn find_step(shard: &mut Shard, request: &Document) -> (i64, Document, Vec<Document>) {
+pub fn find_step(shard: &mut Shard, request: &Document) -> (i64, Document, Vec<Document>) {
     let answer = ask(shard, CollectionCommand::Find { request: &bytes(request) }).ok();
     let mut all = answer.documents();
     let head = all.remove(0);
@@ -112,7 +109,7 @@ fn find_step(shard: &mut Shard, request: &Document) -> (i64, Document, Vec<Docum
 }
 
 /// A whole search: its last head, its number and the documents of all steps.
-fn find(shard: &mut Shard, mut request: Document) -> (i64, Document, Vec<Document>) {
+pub fn find(shard: &mut Shard, mut request: Document) -> (i64, Document, Vec<Document>) {
     let (mut number, mut found) = (0, Vec::new());
     loop {
         let (some, head, documents) = find_step(shard, &request);
@@ -130,7 +127,7 @@ fn write_step(shard: &mut Shard, request: &Document) -> Answer {
 }
 
 /// A whole write: how many matched and were modified, and the last reply.
-fn write(shard: &mut Shard, mut request: Document) -> (i64, i64, Document) {
+pub fn write(shard: &mut Shard, mut request: Document) -> (i64, i64, Document) {
     let (mut matched, mut modified) = (0, 0);
     loop {
         let answer = write_step(shard, &request).ok();
@@ -142,6 +139,17 @@ fn write(shard: &mut Shard, mut request: Document) -> (i64, i64, Document) {
             None => return (matched, modified, reply),
         };
     }
+}
+
+/// The entries that a log said.
+pub fn entries(log: &[u8]) -> Vec<OwnedEntry> {
+    let mut assembler = Assembler::new(1, 100 << 20);
+    let mut entries = Vec::new();
+    for frame in Frames::new(log, LogKey::new(SECRET, 0)).map_while(Result::ok) {
+        let entry = assembler.take(frame).expect("in order");
+        entries.extend(entry.map(|entry| entry.to_owned()));
+    }
+    entries
 }
 
 fn names(shard: &mut Shard) -> Vec<String> {
@@ -159,11 +167,11 @@ fn documents_are_inserted_found_changed_and_removed() {
     shard.audit().unwrap();
     let (number, head, found) = find(&mut shard, doc! { "filter": { "_id": 7 } });
     assert_eq!((number, &found[..]), (1, &all[7..8]));
-    assert_eq!((head.get_i64("keys"), head.get_str("index")), (Ok(1), Ok("_id_")));
+    assert_eq!((head.get_i64("keys").ok(), head.get_str("index").ok()), (Some(1), Some("_id_")));
     let (_, _, found) = find(&mut shard, doc! { "filter": { "_id": { "$gte": 190 } } });
     assert_eq!(found, all[190..]);
     let (number, head, _) = find(&mut shard, doc! { "count": true });
-    assert_eq!((number, head.get_i64("keys")), (200, Ok(0)), "the tree knows");
+    assert_eq!((number, head.get_i64("keys").ok()), (200, Some(0)), "the tree knows");
     let changed =
         write(&mut shard, doc! { "q": { "a": 3 }, "u": { "$inc": { "a": 100 } }, "multi": true });
     assert_eq!((changed.0, changed.1), (20, 20));
@@ -174,7 +182,7 @@ fn documents_are_inserted_found_changed_and_removed() {
     assert_eq!(write(&mut shard, doc! { "q": { "a": 103 }, "multi": true }).0, 19);
     shard.audit().unwrap();
     let told = ask(&mut shard, CollectionCommand::Describe).ok().document();
-    assert_eq!(told.get_i64("count"), Ok(180));
+    assert_eq!(told.get_i64("count").ok(), Some(180));
     write(&mut shard, doc! { "q": {}, "multi": true });
     assert_eq!(find(&mut shard, doc! {}).0, 0);
     assert_eq!(ask(&mut shard, CollectionCommand::Describe).ok().number, 0, "it stays");
@@ -189,23 +197,23 @@ fn an_id_is_there_once() {
     assert_eq!(answer.number, 1);
     let failures = answer.documents();
     assert_eq!(failures.len(), 1);
-    assert_eq!(failures[0].get_i32("index"), Ok(1));
-    assert_eq!(failures[0].get_i32("code"), Ok(11000));
+    assert_eq!(failures[0].get_i32("index").ok(), Some(1));
+    assert_eq!(failures[0].get_i32("code").ok(), Some(11000));
     assert_eq!(
-        failures[0].get_str("errmsg"),
-        Ok("E11000 duplicate key error collection: db.coll index: _id_ dup key: { _id: 1.0 }")
+        failures[0].get_str("errmsg").ok(),
+        Some("E11000 duplicate key error collection: db.coll index: _id_ dup key: { _id: 1.0 }")
     );
-    assert_eq!(failures[0].get_document("keyPattern"), Ok(&doc! { "_id": 1 }));
+    assert_eq!(failures[0].get_document("keyPattern").ok(), Some(&doc! { "_id": 1 }));
     let answer = insert(&mut shard, &documents, false).ok();
     assert_eq!((answer.number, answer.documents().len()), (1, 2));
     let (_, _, reply) = write(
         &mut shard,
         doc! { "q": { "_id": 2, "a": 1 }, "u": { "$set": { "b": 1 } }, "upsert": true, "_id": 9 },
     );
-    assert_eq!(reply.get_document("error").unwrap().get_i32("code"), Ok(11000));
+    assert_eq!(reply.get_document("error").unwrap().get_i32("code").ok(), Some(11000));
     for (id, code) in [(Bson::from(bson::bson!([1])), 53), (Bson::from("x".repeat(600)), 17280)] {
         let answer = insert(&mut shard, &[doc! { "_id": id }], true).ok();
-        assert_eq!(answer.documents()[0].get_i32("code"), Ok(code));
+        assert_eq!(answer.documents()[0].get_i32("code").ok(), Some(code));
     }
     shard.audit().unwrap();
 }
@@ -220,7 +228,7 @@ fn what_none_matches_is_made_from_filter_and_update() {
     let (matched, _, reply) = write(&mut shard, request.clone());
     assert_eq!((matched, reply.get("upserted")), (0, Some(&Bson::Int32(77))));
     let made = doc! { "_id": 77, "a": 1, "b": { "c": "x" }, "n": 2, "o": 1 };
-    assert_eq!(reply.get_document("document"), Ok(&made));
+    assert_eq!(reply.get_document("document").ok(), Some(&made));
     let by_id = doc! { "q": { "_id": 5 }, "u": { "z": 1 }, "upsert": true, "_id": 78 };
     assert_eq!(write(&mut shard, by_id).2.get("upserted"), Some(&Bson::Int32(5)));
     let (matched, modified, reply) = write(
@@ -228,10 +236,10 @@ fn what_none_matches_is_made_from_filter_and_update() {
         doc! { "q": { "_id": 77 }, "u": { "$inc": { "n": 1 } }, "upsert": true, "give": "before" },
     );
     assert_eq!((matched, modified), (1, 1));
-    assert_eq!(reply.get_document("document"), Ok(&made));
+    assert_eq!(reply.get_document("document").ok(), Some(&made));
     let (_, _, reply) =
         write(&mut shard, doc! { "q": { "_id": 77 }, "u": { "_id": 78 }, "upsert": true });
-    assert_eq!(reply.get_document("error").unwrap().get_i32("code"), Ok(66));
+    assert_eq!(reply.get_document("error").unwrap().get_i32("code").ok(), Some(66));
     shard.audit().unwrap();
 }
 
@@ -244,7 +252,7 @@ fn the_element_that_has_matched_is_changed() {
     };
     let (_, _, reply) = write(&mut shard, request);
     let wanted = doc! { "_id": 1, "a": [{ "b": 1 }, { "b": 2, "c": 3 }] };
-    assert_eq!(reply.get_document("document"), Ok(&wanted));
+    assert_eq!(reply.get_document("document").ok(), Some(&wanted));
 }
 
 #[test]
@@ -255,10 +263,13 @@ fn a_validator_refuses_documents() {
     let again = ask(&mut shard, CollectionCommand::Create { options: &bytes(&options) });
     assert_eq!(again.status, Status::NotDone);
     let answer = insert(&mut shard, &[doc! { "_id": 1, "a": 0 }, doc! { "_id": 2, "a": 1 }], false);
-    assert_eq!((answer.number, answer.documents()[0].get_i32("code")), (1, Ok(121)));
+    assert_eq!((answer.number, answer.documents()[0].get_i32("code").ok()), (1, Some(121)));
     let spoil = doc! { "q": { "_id": 2 }, "u": { "$set": { "a": -1 } } };
     let (_, modified, reply) = write(&mut shard, spoil.clone());
-    assert_eq!((modified, reply.get_document("error").unwrap().get_i32("code")), (0, Ok(121)));
+    assert_eq!(
+        (modified, reply.get_document("error").unwrap().get_i32("code").ok()),
+        (0, Some(121))
+    );
     let mut moderate = options.clone();
     moderate.insert("validationLevel", "off");
     ask(&mut shard, CollectionCommand::SetOptions { options: &bytes(&moderate) }).ok();
@@ -292,14 +303,14 @@ fn a_unique_index_takes_each_key_once() {
         answer.documents().iter().map(|of| of.get_i32("index").unwrap()).collect();
     assert_eq!((answer.number, &failed[..]), (3, &[1, 2, 4][..]));
     assert_eq!(
-        answer.documents()[0].get_str("errmsg"),
-        Ok("E11000 duplicate key error collection: db.coll index: a_1 dup key: { a: 3 }")
+        answer.documents()[0].get_str("errmsg").ok(),
+        Some("E11000 duplicate key error collection: db.coll index: a_1 dup key: { a: 3 }")
     );
     let clash = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 9 } } };
     let (_, modified, reply) = write(&mut shard, clash);
     let error = reply.get_document("error").unwrap();
-    assert_eq!((modified, error.get_i32("code")), (0, Ok(11000)));
-    assert_eq!(error.get_document("keyValue"), Ok(&doc! { "a": 9 }));
+    assert_eq!((modified, error.get_i32("code").ok()), (0, Some(11000)));
+    assert_eq!(error.get_document("keyValue").ok(), Some(&doc! { "a": 9 }));
     let own = doc! { "q": { "_id": 8 }, "u": { "$push": { "a": 9 } } };
     assert_eq!(write(&mut shard, own).1, 1, "its own keys are no others");
     // Keys that are longer than a tree's.
@@ -307,7 +318,7 @@ fn a_unique_index_takes_each_key_once() {
     let longs = [doc! { "_id": 20, "a": long("1") }, doc! { "_id": 21, "a": long("2") }];
     assert_eq!(insert(&mut shard, &longs, true).ok().number, 2);
     let answer = insert(&mut shard, &[doc! { "_id": 22, "a": long("1") }], true).ok();
-    assert_eq!(answer.documents()[0].get_i32("code"), Ok(11000));
+    assert_eq!(answer.documents()[0].get_i32("code").ok(), Some(11000));
     let (_, _, found) = find(&mut shard, doc! { "filter": { "a": long("2") }, "hint": "a_1" });
     assert_eq!(found, longs[1..]);
     shard.audit().unwrap();
@@ -439,4 +450,168 @@ fn sparse_partial_and_hashed_indexes_have_what_they_promise() {
     ask(&mut shard, CollectionCommand::DropIndex { name: b"a_1" }).ok();
     assert_eq!(used(&mut shard, doc! { "a": 50 }), "a_hashed");
     assert_eq!(used(&mut shard, doc! { "a": { "$gt": 90 } }), "_id_");
+}
+
+/// A large collection: searches, updates, removals and indexes go in steps, between which it changes.
+#[test]
+fn steps_go_on_behind_the_last_key_whatever_happens_meanwhile() {
+    let mut shard = shard(64 << 20);
+    let all: Vec<Document> =
+        (0..6_000).map(|id| doc! { "_id": id * 2, "a": id % 50, "s": "t".repeat(40) }).collect();
+    for some in all.chunks(500) {
+        assert_eq!(insert(&mut shard, some, true).ok().number, 500);
+    }
+    // An index that is built while documents come, change and go.
+    let spec = doc! { "spec": { "key": { "a": 1 }, "name": "a_1" } };
+    let mut steps = 0;
+    loop {
+        let answer =
+            ask(&mut shard, CollectionCommand::CreateIndex { request: &bytes(&spec) }).ok();
+        let document = doc! { "_id": steps * 2 + 1, "a": 1_000 + steps };
+        insert(&mut shard, &[document, doc! { "_id": 11_999 - 2 * steps, "a": -1 }], true).ok();
+        write(&mut shard, doc! { "q": { "_id": steps * 2 }, "u": { "$inc": { "a": 7 } } });
+        write(&mut shard, doc! { "q": { "_id": 11_900 - 2 * steps } });
+        let (_, head, _) = find_step(&mut shard, &doc! { "filter": { "a": 3 } });
+        assert_eq!(head.get_str("index").ok() == Some("a_1"), answer.number == 1);
+        shard.audit().unwrap();
+        steps += 1;
+        if answer.number == 1 {
+            break;
+        }
+    }
+    assert!(steps > 10, "{steps}");
+    // A search that loses documents, and gets others, between its steps: what stays is given once.
+    for hint in ["a_1", "_id_"] {
+        let mut request = doc! { "hint": hint, "filter": { "a": { "$gte": 0, "$lt": 60 } } };
+        let (mut found, mut gone) = (Vec::new(), 0);
+        loop {
+            let (_, head, some) = find_step(&mut shard, &request);
+            assert!(some.len() <= 600);
+            found.extend(some.into_iter().map(|of| of.get_i32("_id").unwrap()));
+            let Some(at) = head.get("at") else { break };
+            request.insert("at", at.clone());
+            let q = doc! { "_id": { "$mod": [20, gone * 2 % 20] }, "a": 90 };
+            write(&mut shard, doc! { "q": q, "multi": true });
+            insert(&mut shard, &[doc! { "_id": 50_000 + gone, "a": gone % 60 }], true).ok();
+            gone += 1;
+        }
+        assert!(gone > 5);
+        let before = found.len();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found.len(), before, "none twice");
+        assert!(
+            all[100..2_000]
+                .iter()
+                .all(|of| { found.binary_search(&of.get_i32("_id").unwrap()).is_ok() })
+        );
+        write(&mut shard, doc! { "q": { "_id": { "$gte": 50_000 } }, "multi": true });
+    }
+    // An update that moves its documents forward in the index meets each of them once.
+    let (_, _, head) = write(
+        &mut shard,
+        doc! { "q": { "a": { "$gte": 0 } }, "u": { "$inc": { "a": 1 } }, "multi": true },
+    );
+    assert!(head.get("error").is_none());
+    let (count, _, _) = find(&mut shard, doc! { "filter": { "a": 0 }, "count": true });
+    assert_eq!(count, 0);
+    shard.audit().unwrap();
+    // The index goes: a search that began with it ends.
+    let request = doc! { "hint": "a_1" };
+    let (_, head, _) = find_step(&mut shard, &request);
+    ask(&mut shard, CollectionCommand::DropIndex { name: b"a_1" }).ok();
+    let request = doc! { "at": head.get("at").unwrap().clone() };
+    let answer = ask(&mut shard, CollectionCommand::Find { request: &bytes(&request) });
+    assert_eq!((answer.status, answer.number), (Status::Refused, 175));
+    while shard.wants_release() {
+        shard.release_some(NOW);
+    }
+    shard.audit().unwrap();
+}
+
+#[test]
+fn an_index_that_nothing_goes_on_with_ends() {
+    let mut shard = shard(16 << 20);
+    let all: Vec<Document> = (0..2_000).map(|id| doc! { "_id": id, "a": id }).collect();
+    insert(&mut shard, &all, true).ok();
+    let spec = doc! { "spec": { "key": { "a": 1 }, "name": "a_1" } };
+    ask(&mut shard, CollectionCommand::CreateIndex { request: &bytes(&spec) }).ok();
+    assert!(shard.wants_ticks());
+    let used = shard.used_bytes();
+    for second in 0..200 {
+        shard.tick(Now { since_start_s: NOW.since_start_s + second, ..NOW });
+    }
+    while shard.wants_release() {
+        shard.release_some(NOW);
+    }
+    assert!(shard.used_bytes() < used);
+    shard.audit().unwrap();
+    assert_eq!(names(&mut shard), ["_id_"]);
+    assert_eq!(create_index(&mut shard, spec.get_document("spec").unwrap().clone()).number, 1);
+}
+
+#[test]
+fn a_document_of_the_longest_kind_is_kept_and_a_longer_one_refused() {
+    let mut shard = shard(128 << 20);
+    let longest = 16 << 20;
+    let text = "x".repeat(longest - bytes(&doc! { "_id": 1, "t": "" }).len());
+    let document = doc! { "_id": 1, "t": text };
+    assert_eq!(bytes(&document).len(), longest);
+    assert_eq!(insert(&mut shard, std::slice::from_ref(&document), true).ok().number, 1);
+    let (_, _, found) = find(&mut shard, doc! { "filter": { "_id": 1 } });
+    assert_eq!(found, [document]);
+    let longer = doc! { "q": { "_id": 1 }, "u": { "$set": { "one": 1 } } };
+    let (_, modified, reply) = write(&mut shard, longer);
+    assert_eq!(
+        (modified, reply.get_document("error").unwrap().get_i32("code").ok()),
+        (0, Some(10334))
+    );
+    shard.audit().unwrap();
+}
+
+#[test]
+fn full_memory_leaves_no_trace() {
+    let mut refused = 0;
+    for (seed, size) in [(1, 60), (2, 900), (3, 9_000)] {
+        let mut shard = shard(2 << 20);
+        index(&mut shard, doc! { "a": 1 }, doc! {}).ok();
+        index(&mut shard, doc! { "b": -1, "a": 1 }, doc! {}).ok();
+        let mut random = Random::new(seed);
+        let mut model = Model::new();
+        for step in 0..3_000 {
+            let a = bson::Array::from_iter((0..random.below(9)).map(|_| Bson::Int64(step)));
+            let text = "y".repeat(random.below(size) as usize);
+            let id = random.below(2_000) as i64;
+            let document = doc! { "_id": id, "a": a, "b": step, "text": text };
+            let before = shard.digest();
+            let answer = match random.one_in(2) {
+                true => insert(&mut shard, std::slice::from_ref(&document), true),
+                false => write_step(
+                    &mut shard,
+                    &doc! { "q": { "_id": id }, "u": document.clone(), "upsert": true },
+                ),
+            };
+            match answer.status {
+                Status::OutOfMemory => {
+                    refused += 1;
+                    assert!(shard.digest() == before);
+                    if refused % 50 == 0 {
+                        shard.audit().unwrap();
+                        write(
+                            &mut shard,
+                            doc! { "q": { "_id": { "$mod": [3, 0] } }, "multi": true },
+                        );
+                        model.retain(|_, of| of.get_i64("_id").unwrap() % 3 != 0);
+                    }
+                }
+                Status::Ok if answer.number == 0 && shard.digest() == before => {}
+                Status::Ok => drop(model.insert(id_of(&document), document)),
+                other => panic!("{other:?}"),
+            }
+        }
+        let (_, _, all) = find(&mut shard, doc! {});
+        assert!(all.iter().map(bytes).eq(model.values().map(bytes)));
+        shard.audit().unwrap();
+    }
+    assert!(refused > 300, "{refused}");
 }

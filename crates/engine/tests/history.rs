@@ -16,6 +16,7 @@ use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_layout::slot::{SLOTS, slot_of};
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
+use remora_protocol::collection::CollectionCommand;
 use remora_protocol::geo::Shape::Circle;
 use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Position};
 use remora_protocol::hash::HashCommand;
@@ -153,8 +154,9 @@ impl Source {
 
     /// RENAME, COPY or MOVE; some of them stop before their end.
     fn give(&mut self) {
-        let kinds = [self.random.below(5), self.random.below(5)];
-        let [key, other] = kinds.map(|kind| self.key(["s", "g", "t", "h", "m"][kind as usize]));
+        let kinds = [self.random.below(6), self.random.below(6)];
+        let [key, other] =
+            kinds.map(|kind| self.key(["s", "g", "t", "h", "m", "d"][kind as usize]));
         let other = if self.random.one_in(2) { other } else { [&key[..], b"+"].concat() };
         let how = How { replaces: self.random.one_in(2), keeps: self.random.one_in(2) };
         let on = |random: &mut Random| Database::new(3 * random.one_in(6) as usize).unwrap();
@@ -212,6 +214,7 @@ impl Source {
                 15 if self.random.one_in(2) => self.list(),
                 15 => self.hash(),
                 16 if self.random.one_in(2) => self.ordered(),
+                16 if self.random.one_in(2) => self.documents(),
                 16 => self.members(),
                 17 if self.random.one_in(2) => self.give(),
                 17 => self.any_key(),
@@ -494,6 +497,50 @@ impl Source {
                 let value = Field { value: &value, is_link: self.random.one_in(6) };
                 OrderedCommand::Set { key: tree_key, value }
             }
+        };
+        self.ask(&Command::Of { key, request: command.request() });
+    }
+
+    /// One change of a collection: documents come, change and go, and indexes of them.
+    fn documents(&mut self) {
+        let key = &self.key_or_other("d")[..];
+        let (random, mut bytes, mut list) = (&mut self.random, Vec::new(), Vec::new());
+        for _ in 0..1 + random.below(6) {
+            let text = "x".repeat(random.below(200) as usize);
+            let of = bson::doc! { "_id": random.below(60) as i32, "a": random.below(20) as i32, "b": [1, text] };
+            Items::push(&mut list, &of.to_vec().unwrap());
+        }
+        let documents = Items::parse(&list).unwrap();
+        let mut request = |of: bson::Document| bytes = of.to_vec().unwrap();
+        let is_multi = random.one_in(2);
+        let command = match random.below(10) {
+            0 => {
+                request(bson::doc! { "validator": { "a": { "$gte": random.below(3) as i32 } } });
+                CollectionCommand::Create { options: &bytes }
+            }
+            1 => {
+                let field = random.pick(&["a", "b", "_id"]);
+                let spec = bson::doc! { "key": { field: -1 }, "name": field };
+                request(bson::doc! { "spec": spec });
+                CollectionCommand::CreateIndex { request: &bytes }
+            }
+            2 if random.one_in(3) => CollectionCommand::DropIndex { name: b"a" },
+            3 => {
+                let above = random.below(20) as i32;
+                request(bson::doc! { "q": { "a": { "$gt": above } }, "multi": is_multi });
+                CollectionCommand::Write { request: &bytes }
+            }
+            4 | 5 => {
+                let update = bson::doc! { "$inc": { "a": 1 }, "$push": { "b": 2 } };
+                let q = bson::doc! { "a": random.below(20) as i32 };
+                let id = 100 + random.below(9) as i32;
+                request(
+                    bson::doc! { "q": q, "u": update, "multi": is_multi, "upsert": true, "_id": id },
+                );
+                CollectionCommand::Write { request: &bytes }
+            }
+            6 => CollectionCommand::Put { documents },
+            _ => CollectionCommand::Insert { documents, ordered: is_multi },
         };
         self.ask(&Command::Of { key, request: command.request() });
     }

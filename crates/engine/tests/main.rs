@@ -33,6 +33,7 @@ mod lists;
 
 // Collections of documents.
 mod collections;
+mod collections_oracle;
 
 // Ordered trees.
 mod ordered;

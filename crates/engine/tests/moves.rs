@@ -16,6 +16,7 @@ use remora_layout::limits::{
 use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
+use remora_protocol::collection::CollectionCommand;
 use remora_protocol::geo::Position;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
@@ -33,7 +34,7 @@ const RENAME: How = How { replaces: true, keeps: false };
 const RENAME_NX: How = How { replaces: false, keeps: false };
 const COPY: How = How { replaces: false, keeps: true };
 const COPY_REPLACE: How = How { replaces: true, keeps: true };
-const TYPES: [&[u8]; 6] = [b"hash", b"sorted", b"tree", b"list", b"set", b"ordered"];
+const TYPES: [&[u8]; 7] = [b"hash", b"sorted", b"tree", b"list", b"set", b"ordered", b"documents"];
 
 /// Some shards, and the time.
 struct World {
@@ -212,6 +213,21 @@ impl World {
         }
     }
 
+    fn documents(&mut self, place: KeyRef<'_>, count: usize) {
+        let spec = bson::doc! { "spec": { "key": { "a": 1 }, "name": "a_1" } }.to_vec().unwrap();
+        let request = CollectionCommand::CreateIndex { request: &spec }.request();
+        assert_eq!(self.of(place, &Command::Of { key: place.key, request }).1, 1);
+        let mut list = Vec::new();
+        for at in 0..count as i32 {
+            let document = bson::doc! { "_id": at, "a": [at % 7, at % 11], "b": "text" };
+            Items::push(&mut list, &document.to_vec().unwrap());
+        }
+        let documents = Items::parse(&list).unwrap();
+        let request = CollectionCommand::Insert { documents, ordered: true }.request();
+        let inserted = self.of(place, &Command::Of { key: place.key, request }).1;
+        assert_eq!(inserted, count as i64);
+    }
+
     /// An object of one of the types, by its key's name.
     fn make(&mut self, place: KeyRef<'_>, parts: usize) {
         match place.key {
@@ -220,6 +236,7 @@ impl World {
             b"list" => self.list(place, parts),
             b"set" => self.set_members(place, parts),
             b"ordered" => self.ordered(place, parts),
+            b"documents" => self.documents(place, parts),
             _ => self.tree(place, parts as u64),
         }
     }
@@ -245,6 +262,11 @@ impl World {
             }
             b"ordered" => {
                 let request = OrderedCommand::Delete { key: b"0 key 0" }.request();
+                self.of(place, &Command::Of { key: place.key, request }).0
+            }
+            b"documents" => {
+                let removal = bson::doc! { "q": { "_id": 0 } }.to_vec().unwrap();
+                let request = CollectionCommand::Write { request: &removal }.request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
             b"sorted" => {
@@ -736,7 +758,9 @@ fn a_record_that_does_not_fit_leaves_all_as_it_was() {
 /// key where they were made.
 #[test]
 fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
-    for key in [&b"string"[..], b"hash", b"sorted", b"tree", b"list", b"set", b"ordered"] {
+    for key in
+        [&b"string"[..], b"hash", b"sorted", b"tree", b"list", b"set", b"ordered", b"documents"]
+    {
         for shard in [0, 1] {
             if (key, shard) == (b"string", 0) {
                 // It goes in one turn.

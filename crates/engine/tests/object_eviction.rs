@@ -10,6 +10,7 @@ use remora_layout::limits::{EVICTION_SLACK_BYTES, ROOM_TRIES, SPAN_BYTES, STAGE_
 use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, LogKey};
+use remora_protocol::collection::CollectionCommand;
 use remora_protocol::geo::Position;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::{ListCommand, Side};
@@ -31,14 +32,15 @@ enum Made {
     List,
     Set,
     Ordered,
+    Documents,
     Tree,
     Sorted,
     /// A string beside them.
     String,
 }
 
-const OBJECTS: [Made; 6] =
-    [Made::Hash, Made::Ordered, Made::Set, Made::Tree, Made::Sorted, Made::List];
+const OBJECTS: [Made; 7] =
+    [Made::Hash, Made::Ordered, Made::Set, Made::Tree, Made::Sorted, Made::List, Made::Documents];
 /// Parts of an object.
 const PARTS: u64 = 200;
 
@@ -127,6 +129,7 @@ impl Fixture {
                 (status, added)
             }
             Made::Ordered => self.add_ordered(key, parts),
+            Made::Documents => self.add_documents(key, parts),
             Made::Tree => {
                 let mut added = 0;
                 for at in parts {
@@ -172,6 +175,20 @@ impl Fixture {
         (Status::Ok, added)
     }
 
+    fn add_documents(&mut self, key: &[u8], parts: std::ops::Range<u64>) -> (Status, i64) {
+        let (mut list, count) = (Vec::new(), (parts.end - parts.start) as i64);
+        for at in parts {
+            let document = bson::doc! { "_id": at as i64, "a": "text ".repeat(8) };
+            Items::push(&mut list, &document.to_vec().unwrap());
+        }
+        let documents = Items::parse(&list).unwrap();
+        let request = CollectionCommand::Insert { documents, ordered: true }.request();
+        let (status, added, _) = self.ask(&Command::Of { key, request });
+        // What follows a document without room is told as a failure of that one.
+        let has_failed = status == Status::Ok && added < count;
+        (if has_failed { Status::OutOfMemory } else { status }, added)
+    }
+
     /// Parts of an object; none if it is not there. It counts as a use.
     fn parts(&mut self, made: Made, key: &[u8]) -> u64 {
         let number = match made {
@@ -184,6 +201,11 @@ impl Fixture {
             Made::Set => self.ask(&Command::Of { key, request: SetCommand::Length.request() }).1,
             Made::Ordered => {
                 let request = OrderedCommand::Count { range: OrderedRange::ALL }.request();
+                self.ask(&Command::Of { key, request }).1
+            }
+            Made::Documents => {
+                let request = bson::doc! { "count": true }.to_vec().unwrap();
+                let request = CollectionCommand::Find { request: &request }.request();
                 self.ask(&Command::Of { key, request }).1
             }
             Made::Tree => {

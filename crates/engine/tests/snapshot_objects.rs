@@ -15,6 +15,7 @@ use remora_layout::limits::{
 };
 use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
+use remora_protocol::collection::CollectionCommand;
 use remora_protocol::geo::{Centre, GeoQuery, GeoSearch, Position, Shape};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
@@ -93,6 +94,35 @@ fn change_ordered(shard: &mut Shard, random: &mut Random, keys: u64) {
         };
         ask(shard, &Command::Of { key: KEY, request: command.request() });
     }
+}
+
+fn change_documents(shard: &mut Shard, random: &mut Random, documents: u64) {
+    let mut list = Vec::new();
+    for _ in 0..1 + random.below(20) {
+        let text = "t".repeat(random.below(60) as usize);
+        let (id, a) = (random.below(documents) as i64, random.below(30) as i32);
+        let document = bson::doc! { "_id": id, "a": a, "b": [a, text] };
+        Items::push(&mut list, &document.to_vec().unwrap());
+    }
+    let documents = Items::parse(&list).unwrap();
+    let (field, above) = (random.pick(&["a", "b"]), random.below(30) as i32);
+    let spec = bson::doc! { "spec": { "key": { field: 1, "_id": -1 }, "name": field } };
+    let removal = bson::doc! { "q": { "a": above }, "multi": true };
+    let update = bson::doc! { "q": { "a": above }, "u": { "$set": { "b": above } }, "multi": true };
+    let bytes = match random.below(10) {
+        0 => spec.to_vec(),
+        1 => removal.to_vec(),
+        _ => update.to_vec(),
+    };
+    let bytes = bytes.unwrap();
+    let command = match random.below(12) {
+        _ if bytes == spec.to_vec().unwrap() => CollectionCommand::CreateIndex { request: &bytes },
+        0 => CollectionCommand::DropIndex { name: field.as_bytes() },
+        1..=3 => CollectionCommand::Write { request: &bytes },
+        4 => CollectionCommand::Put { documents },
+        _ => CollectionCommand::Insert { documents, ordered: false },
+    };
+    ask(shard, &Command::Of { key: KEY, request: command.request() });
 }
 
 /// One change of a sorted set: members come, get other scores and go; some are too long for a bin, or
@@ -237,6 +267,7 @@ pub fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
         Kind::LIST => change_list,
         Kind::SET => change_set,
         Kind::ORDERED => change_ordered,
+        Kind::COLLECTION => change_documents,
         Kind::SORTED_SET => change_sorted,
         Kind::RTREE => change_tree,
         other => panic!("no test of a snapshot of {other:?}"),

@@ -59,6 +59,7 @@ struct More {
 }
 
 const MORE: &[More] = &[
+    More { folder: "collection", words: &[], places: &["crates/layout/src/collection.rs"] },
     More {
         folder: "hash",
         words: &[],
@@ -127,6 +128,12 @@ const EXCEPT: &[Except] = &[
     except("crates/client-core/src/sorted/", TREES, "the same"),
     except("crates/engine/src/types/ordered/", TREES, "the same"),
     except("crates/engine/src/types/tree_range.rs", TREES, "the same"),
+    except("crates/engine/src/types/collection/", TREES, "the same"),
+    except(
+        "crates/client-core/src/read_lease/clocks.rs",
+        &["collection"],
+        "a module of proptest has the name",
+    ),
     except("crates/engine/src/types/tree_table.rs", TREES, "the same"),
     except("crates/layout/src/sorted.rs", TREES, "keys lie in one tree, places in another"),
     except("crates/resp/src/commands/ordered.rs", TREES, "the same"),

@@ -251,7 +251,11 @@ fn of_predicate(predicate: &Predicate, is_positional: bool) -> Option<Bounds> {
         Predicate::ElemMatchValue(tests) => {
             let mut all = vec![Interval::ALL];
             for test in tests {
-                let Test::Any(predicate) = test else { continue };
+                // Others are about what is in an element.
+                let Test::Any(predicate @ (Predicate::Compare(..) | Predicate::In(_))) = test
+                else {
+                    continue;
+                };
                 if let Some(bounds) = of_predicate(predicate, false) {
                     all = intersection(&all, &bounds.intervals);
                 }

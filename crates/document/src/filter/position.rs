@@ -70,8 +70,7 @@ fn holds_in(
         (Some(rest), _, RawBsonRef::Document(inner)) => test.holds_at(rest, Root::Document(inner)),
         (Some(_), ..) => false,
         (None, Predicate::ElemMatchDocument(clauses), RawBsonRef::Document(inner)) => {
-            // No expression stands within an element.
-            all(clauses, Root::Document(inner), None)
+            all(clauses, Root::Document(inner))
         }
         (None, Predicate::ElemMatchValue(tests), _) => tests.iter().all(|test| test.holds(element)),
         (None, ..) => test.holds(element),

@@ -4,7 +4,7 @@ use super::tree::{Options, Tree, TreeError};
 use crate::pool::Arena;
 use remora_arena::{Journal, Owner};
 use remora_layout::btree::{ENTRY_HEAD_BYTES, ORDERED_HEADER_BYTES, leaf_value_bytes, room_bytes};
-use remora_layout::limits::{MAX_TREE_HEIGHT, WORD_BYTES};
+use remora_layout::limits::{MAX_ORDERED_KEY_BYTES, MAX_TREE_HEIGHT, WORD_BYTES};
 use remora_layout::node::NodeRef;
 use std::collections::BTreeMap;
 
@@ -43,7 +43,22 @@ impl Tree {
         arena: &mut Arena<'_, J>,
         keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Result<(), TreeError> {
-        let nodes = self.nodes_for(arena.owner, keys);
+        let nodes = self.nodes_for(arena.owner, keys, false);
+        Ok(self.pool.reserve(arena, nodes)?)
+    }
+
+    /// The same for insertions and new values alone, before which no key goes: nodes are not joined, so that
+    /// separators are no longer than the keys that lie in the divided nodes now. If most keys are much shorter than
+    /// they may be, this takes much less.
+    ///
+    /// # Errors
+    /// As of [`Tree::reserve`].
+    pub fn reserve_insertions<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<(), TreeError> {
+        let nodes = self.nodes_for(arena.owner, keys, true);
         Ok(self.pool.reserve(arena, nodes)?)
     }
 
@@ -53,6 +68,7 @@ impl Tree {
         &self,
         owner: &Owner<J>,
         keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        only_inserts: bool,
     ) -> usize {
         let value = leaf_value_bytes(self.options.value_bytes);
         let mut level = BTreeMap::<Vec<NodeRef>, Load>::new();
@@ -60,7 +76,8 @@ impl Tree {
             let mut path = Vec::new();
             let leaf = self.descend(owner, key.as_ref(), |at, _| path.push(at));
             path.push(leaf);
-            level.entry(path).or_default().add(1, ENTRY_HEAD_BYTES + key.as_ref().len() + value);
+            let bytes = key.as_ref().len();
+            level.entry(path).or_default().add(1, ENTRY_HEAD_BYTES + bytes + value, bytes);
         }
         let mut nodes = 0;
         // Bounded: each level is nearer to the root.
@@ -71,11 +88,15 @@ impl Tree {
                     continue;
                 };
                 nodes += load.entries;
+                let longest = match only_inserts {
+                    true => load.longest.max(self.longest_key(owner, at)),
+                    false => self.options.key_bytes,
+                };
                 if at == self.header.root {
-                    nodes += self.nodes_above_root(load.entries);
+                    nodes += self.nodes_above_root(load.entries, longest);
                 } else {
-                    let bytes = load.entries * (ENTRY_HEAD_BYTES + self.options.key_bytes);
-                    above.entry(path).or_default().add(load.entries, bytes);
+                    let bytes = load.entries * (ENTRY_HEAD_BYTES + longest);
+                    above.entry(path).or_default().add(load.entries, bytes, longest);
                 }
             }
             level = above;
@@ -85,8 +106,8 @@ impl Tree {
 
     /// Nodes above the root, if that is divided so often: each new root has two entries first, and is
     /// divided after it has filled up.
-    fn nodes_above_root(&self, divisions: usize) -> usize {
-        let room = self.least_entries(ORDERED_HEADER_BYTES).min(self.options.fan_out);
+    fn nodes_above_root(&self, divisions: usize, longest: usize) -> usize {
+        let room = self.least_entries(ORDERED_HEADER_BYTES, longest).min(self.options.fan_out);
         let full = (divisions - 1) / room.saturating_sub(1).max(1);
         let full = full.min(usize::from(MAX_TREE_HEIGHT - self.header.height));
         1 + full * (divisions + 1)
@@ -102,11 +123,18 @@ impl Tree {
             && bytes <= room_bytes(options.node_bytes, node.is_leaf(), options.fan_out)
     }
 
-    /// Entries for which an inner node has room that uses so many bytes, however long they are.
-    fn least_entries(&self, used: usize) -> usize {
-        let Options { node_bytes, fan_out, key_bytes, .. } = self.options;
+    /// Entries for which an inner node has room that uses so many bytes, if their keys are so long.
+    fn least_entries(&self, used: usize, longest: usize) -> usize {
+        let Options { node_bytes, fan_out, .. } = self.options;
         let room = room_bytes(node_bytes, false, fan_out);
-        room.saturating_sub(used + PADDING_BYTES) / (ENTRY_HEAD_BYTES + key_bytes)
+        room.saturating_sub(used + PADDING_BYTES) / (ENTRY_HEAD_BYTES + longest)
+    }
+
+    /// Bytes of the longest key in a node.
+    fn longest_key<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) -> usize {
+        let (node, mut key) = (self.node(owner, at), [0; MAX_ORDERED_KEY_BYTES]);
+        let bytes = |index| node.key(index, &mut key).map_or(0, <[u8]>::len);
+        (0..node.entries()).map(bytes).max().unwrap_or(0)
     }
 }
 
@@ -115,11 +143,14 @@ impl Tree {
 struct Load {
     entries: usize,
     bytes: usize,
+    /// The longest key of these.
+    longest: usize,
 }
 
 impl Load {
-    fn add(&mut self, entries: usize, bytes: usize) {
+    fn add(&mut self, entries: usize, bytes: usize, longest: usize) {
         (self.entries, self.bytes) = (self.entries + entries, self.bytes + bytes);
+        self.longest = self.longest.max(longest);
     }
 }
 
@@ -138,9 +169,11 @@ mod tests {
     #[test]
     fn insertions_take_no_more_nodes_than_are_reserved_for_them_and_some_take_all() {
         let (mut random, mut roots) = (Random::new(6), 0);
-        for (fan_out, longest) in [(4, 9), (4, 256), (16, 256)] {
-            let mut owner = Owner::heap(32 << 20, NoJournal);
-            let mut slots = Slots::new(PAGE_BYTES, 32 << 20);
+        for (fan_out, longest, only_inserts) in
+            [(4, 9, false), (4, 256, false), (16, 256, false), (4, 256, true), (16, 1024, true)]
+        {
+            let mut owner = Owner::heap(64 << 20, NoJournal);
+            let mut slots = Slots::new(PAGE_BYTES, 64 << 20);
             let slot = slots.allocate(&mut owner, ORDERED_ROOT_BYTES, 0).unwrap();
             let at = NodeRef { slot: slot.slot, generation: slot.generation };
             let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
@@ -152,11 +185,13 @@ mod tests {
                 let entries = random.pick(&[1, 1, 1, 2, 7, 30]);
                 let keys: Vec<Vec<u8>> = (0..entries)
                     .map(|_| {
-                        let bytes = random.pick(&[9, longest]);
-                        random.bytes(bytes)
+                        let usual = if only_inserts { random.below(40) as usize } else { 9 };
+                        let is_long = random.one_in(if only_inserts { 12 } else { 2 });
+                        random.bytes(if is_long { longest } else { usual })
                     })
                     .collect();
-                let (most, nodes) = (tree.nodes_for(arena.owner, &keys), tree.nodes());
+                let most = tree.nodes_for(arena.owner, &keys, only_inserts);
+                let nodes = tree.nodes();
                 let height = tree.header().height;
                 for key in &keys {
                     tree.set(&mut arena, key, Value::of(b"")).unwrap();
@@ -209,8 +244,10 @@ mod tests {
                 for _ in 0..if grows { random.below(4) } else { 0 } {
                     changes.push((None, draw(&mut random)));
                 }
-                let (most, nodes) =
-                    (tree.nodes_for(arena.owner, changes.iter().map(|of| &of.1)), tree.nodes());
+                let (most, nodes) = (
+                    tree.nodes_for(arena.owner, changes.iter().map(|of| &of.1), false),
+                    tree.nodes(),
+                );
                 let mut taken = 0;
                 for (from, to) in &changes {
                     let before = tree.nodes();

@@ -73,8 +73,9 @@ pub const SEARCH_STEP_DOCUMENTS: usize = 512;
 pub const SEARCH_STEP_BYTES: usize = 1 << 20;
 /// Documents that one step of an update or a removal changes: each is a change of its own in the log.
 pub const WRITE_STEP_DOCUMENTS: usize = 128;
-/// Documents that become one change when they are inserted: so many share one entry of the log.
-pub const INSERT_GROUP_DOCUMENTS: usize = 64;
+/// Documents that become one change when they are inserted, and share one entry of the log. For each of them each
+/// index takes a node beforehand, at worst.
+pub const INSERT_GROUP_DOCUMENTS: usize = 16;
 /// Bytes of these, about.
 pub const INSERT_GROUP_BYTES: usize = 256 << 10;
 /// Documents that one step of building an index looks at.

@@ -62,12 +62,13 @@ pub enum CollectionCommand<'a> {
         request: &'a [u8],
     },
     /// Documents that match a filter: some of them. The request is a document: `filter`; `hint`; `sort`, an
-    /// order that is wanted; `limit`; `count`, true if only their number is wanted; `at`, where the last step
+    /// order that is wanted; `limit`, how many documents this step may give; `count`, true if only their number is wanted; `at`, where the last step
     /// ended; `keys`, paths, if no other fields are wanted; `explain`.
     ///
-    /// `number` is that of the documents that were found. The value is a list: a document with `at`, if there is more;
+    /// `number` is that of the documents that were found. The value is a list: a document with `at`, if there may be more;
     /// `index`, the name of the index, or nothing; `sorted`, whether they come in the wanted order; `keys` and
-    /// `documents`, how many were examined; and then the documents.
+    /// `documents`, how many were examined; `plans`, the best one first, if they are to be explained; and then the
+    /// documents.
     Find {
         /// See above.
         request: &'a [u8],

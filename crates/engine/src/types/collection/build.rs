@@ -144,7 +144,9 @@ impl Collections {
                     self.bury_index(store, root, at);
                     return Err(Refusal::Failure(failure));
                 }
-                Err(Refusal::Status(_)) if self.upto(root, at) != upto => return Ok(false),
+                Err(Refusal::Status(_) | Refusal::Full(_)) if self.upto(root, at) != upto => {
+                    return Ok(false);
+                }
                 Err(refusal) => return Err(refusal),
             }
             self.on(root, |collection, _| {

@@ -134,32 +134,41 @@ impl Collection {
         Ok(Edit { id: id.to_vec(), new, old_bytes, indexes })
     }
 
-    /// Publishes the keys of edits.
+    /// Publishes the keys of edits: all that come, then all that go. Nodes are reserved for insertions before which
+    /// no key goes.
     fn publish_keys<J: Journal>(
         &mut self,
         store: &mut Store<J>,
         (edits, changed_at): (&[Edit], u64),
         node: &mut Vec<u8>,
     ) {
+        let (mut ids, mut gone_ids) = (Vec::new(), Vec::new());
         for edit in edits {
-            let new_bytes = edit.new.as_ref().map(Vec::len);
             let bytes = |of: Option<usize>| of.unwrap_or(0) as u64;
-            self.size = self.size + bytes(new_bytes) - bytes(edit.old_bytes);
-            let id = std::slice::from_ref(&edit.id);
+            self.size = self.size + bytes(edit.new.as_ref().map(Vec::len)) - bytes(edit.old_bytes);
             match (edit.old_bytes, &edit.new) {
-                (None, Some(_)) => publish(store, (&mut self.ids, node), (id, &[]), changed_at),
-                (Some(_), None) => publish(store, (&mut self.ids, node), (&[], id), changed_at),
+                (None, Some(_)) => ids.push(&edit.id),
+                (Some(_), None) => gone_ids.push(&edit.id),
                 _ => {}
             }
-            for IndexEdit { at, adds, gone, multikey } in &edit.indexes {
-                let index = &mut self.indexes[*at];
-                let cut = |of: &[Vec<u8>]| of.iter().filter(|of| may_be_cut(split(of).0)).count();
-                index.cut = index.cut + cut(adds) as u64 - cut(gone) as u64;
-                index.multikey |= multikey;
-                publish(store, (&mut index.tree, node), (adds, gone), changed_at);
+        }
+        publish(store, (&mut self.ids, node), (&ids, &gone_ids), changed_at);
+        for (at, index) in self.indexes.iter_mut().enumerate() {
+            let (mut adds, mut gone) = (Vec::new(), Vec::new());
+            for of in edits.iter().flat_map(|edit| &edit.indexes).filter(|of| of.at == at) {
+                adds.extend(&of.adds);
+                gone.extend(&of.gone);
+                index.multikey |= of.multikey;
             }
+            index.cut = index.cut + cut_entries(&adds) - cut_entries(&gone);
+            publish(store, (&mut index.tree, node), (&adds, &gone), changed_at);
         }
     }
+}
+
+/// How many entries may be cut.
+fn cut_entries(entries: &[&Vec<u8>]) -> u64 {
+    entries.iter().filter(|entry| may_be_cut(split(entry).0)).count() as u64
 }
 
 impl Index {
@@ -259,9 +268,12 @@ impl Edit {
 fn publish<J: Journal>(
     store: &mut Store<J>,
     (tree, node): (&mut Tree, &mut Vec<u8>),
-    (adds, gone): (&[Vec<u8>], &[Vec<u8>]),
+    (adds, gone): (&[&Vec<u8>], &[&Vec<u8>]),
     changed_at: u64,
 ) {
+    if adds.is_empty() && gone.is_empty() {
+        return;
+    }
     with_node(tree, node, |tree| {
         let arena = &mut arena_at(store, changed_at);
         for key in adds {
@@ -286,10 +298,10 @@ pub(super) fn reserve<J: Journal>(
     if keys.is_empty() {
         return Ok(());
     }
-    let mut reserved = tree.reserve(&mut planned_arena(store), keys);
+    let mut reserved = tree.reserve_insertions(&mut planned_arena(store), keys);
     if matches!(reserved, Err(TreeError::Full(_))) && store.make_free(tree.wanted_run_bytes(), now)
     {
-        reserved = tree.reserve(&mut planned_arena(store), keys);
+        reserved = tree.reserve_insertions(&mut planned_arena(store), keys);
     }
     reserved.map_err(|_| Status::OutOfMemory)
 }
@@ -406,8 +418,8 @@ impl Collections {
             let index = &mut collection.indexes[at];
             reserve(store, &mut index.tree, &keys, on.now)?;
             index.multikey |= multikey;
-            index.cut += entries.iter().filter(|of| may_be_cut(split(of).0)).count() as u64;
-            publish(store, (&mut index.tree, node), (&entries, &[]), changed_at);
+            index.cut += cut_entries(&keys);
+            publish(store, (&mut index.tree, node), (&keys, &[]), changed_at);
             Ok::<(), Status>(())
         })?;
         Ok(())

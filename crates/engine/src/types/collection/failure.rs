@@ -33,7 +33,7 @@ pub(super) struct Failure {
     pub code: i32,
     pub text: String,
     /// The fields of the index in which the key is there already, and its values.
-    pub duplicate: Option<(Document, Document)>,
+    pub duplicate: Option<Box<(Document, Document)>>,
 }
 
 /// Why a request is not carried out.
@@ -41,6 +41,8 @@ pub(super) struct Failure {
 pub(super) enum Refusal {
     /// As any type refuses it.
     Status(Status),
+    /// Memory is full; so many documents are there already, and count no more if it is tried again.
+    Full(i64),
     /// As the model refuses it.
     Failure(Box<Failure>),
 }
@@ -63,14 +65,14 @@ impl Failure {
             String::from_utf8_lossy(collection),
             text_of_document(&values)
         );
-        let duplicate = Some((pattern.clone(), values));
+        let duplicate = Some(Box::new((pattern.clone(), values)));
         Self { code: code::DUPLICATE_KEY, text, duplicate }
     }
 
     /// As a document of a reply.
     pub fn to_document(&self) -> Document {
         let mut document = doc! { "code": self.code, "errmsg": self.text.as_str() };
-        if let Some((pattern, values)) = &self.duplicate {
+        if let Some((pattern, values)) = self.duplicate.as_deref() {
             document.insert("keyPattern", pattern.clone());
             document.insert("keyValue", values.clone());
         }
@@ -181,7 +183,7 @@ mod tests {
             "E11000 duplicate key error collection: db.coll index: a_1_b_-1 dup key: { a: 1, b: \"x\" }"
         );
         let document = failure.to_document();
-        assert_eq!(document.get_document("keyPattern"), Ok(&pattern));
-        assert_eq!(document.get_document("keyValue"), Ok(&doc! { "a": 1, "b": "x" }));
+        assert_eq!(document.get_document("keyPattern").ok(), Some(&pattern));
+        assert_eq!(document.get_document("keyValue").ok(), Some(&doc! { "a": 1, "b": "x" }));
     }
 }

@@ -160,7 +160,8 @@ impl Collections {
     }
 }
 
-/// The documents of one step, as a list; their number, and whether there are no more.
+/// The documents of one step, as a list; their number, and whether there are no more. Behind the limit there may
+/// be.
 fn some<J: Journal>(
     store: &Store<J>,
     collection: &Collection,
@@ -171,7 +172,7 @@ fn some<J: Journal>(
     // Bounded by what a step examines.
     loop {
         if request.limit == Some(number) {
-            return Ok((number, true));
+            return Ok((number, false));
         }
         match scan.next(store, collection, &request.filter) {
             Next::End => return Ok((number, true)),

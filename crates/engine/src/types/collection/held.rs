@@ -5,6 +5,7 @@
 //! read, and it never moves.
 
 use super::entry::ID_INDEX;
+use super::insert::Resumed;
 use super::settings::Settings;
 use super::spec::Spec;
 use crate::store::{Now, Store};
@@ -68,6 +69,8 @@ pub(crate) struct Collections {
     pub(super) timed: BTreeSet<u32>,
     /// Where the next turn goes on to look for documents that have expired.
     pub(super) expires_from: u32,
+    /// An insertion that is carried out again.
+    pub(super) resumed: Option<Resumed>,
     heap_bytes: u64,
     /// The buffer in which all trees write their nodes.
     node: Vec<u8>,

@@ -10,6 +10,7 @@ use crate::types::object::On;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use remora_arena::Journal;
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::{INSERT_GROUP_BYTES, INSERT_GROUP_DOCUMENTS};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
@@ -32,6 +33,17 @@ pub(super) struct Inserted {
     pub added: i64,
     /// Documents about those that were not added.
     pub failures: Vec<u8>,
+    /// The shard makes room, and tries again from this one on.
+    goes_on_at: Option<usize>,
+}
+
+/// Where an insertion goes on that the shard carries out again, because it has made room. Until then it does nothing
+/// else.
+pub(super) struct Resumed {
+    /// Of the collection's key.
+    hash: KeyHash,
+    first: usize,
+    failures: Vec<u8>,
 }
 
 impl Inserted {
@@ -68,22 +80,41 @@ pub(super) fn duplicate_id(collection: &[u8], document: &RawDocument) -> Failure
 }
 
 impl Collections {
-    /// Adds documents, some in each change. What follows one that there is no memory for is not added.
+    /// Adds documents, some in each change. What follows one that there is no memory for is not added. If the
+    /// shard makes room and tries again, the next call goes on with that one.
     ///
     /// # Errors
-    /// There is no memory for the first one.
+    /// There is no memory for the first one, or the shard tries again.
     pub(super) fn insert<J: Journal>(
         &mut self,
         store: &mut Store<J>,
-        (on, mut root): (On<'_>, Option<u32>),
+        (on, root): (On<'_>, Option<u32>),
         (documents, is_ordered): (Items<'_>, bool),
-    ) -> Result<Inserted, Status> {
-        let (mut inserted, mut group) = (Inserted::default(), Group::default());
-        for (at, bytes) in documents.iter().flatten().enumerate() {
-            if group.is_full()
-                && !self.add_group(store, (on, &mut root), &mut group, &mut inserted)?
-            {
-                return Ok(inserted);
+    ) -> Result<Inserted, Refusal> {
+        let resumed = self.resumed.take().filter(|resumed| resumed.hash == on.hash);
+        let (first, failures) = resumed.map_or((0, Vec::new()), |of| (of.first, of.failures));
+        let mut inserted = Inserted { failures, ..Inserted::default() };
+        let from = (first, is_ordered);
+        self.insert_from(store, (on, root), (documents, from), &mut inserted)?;
+        if let Some(first) = inserted.goes_on_at {
+            let failures = std::mem::take(&mut inserted.failures);
+            self.resumed = Some(Resumed { hash: on.hash, first, failures });
+            return Err(Refusal::Full(inserted.added));
+        }
+        Ok(inserted)
+    }
+
+    fn insert_from<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, mut root): (On<'_>, Option<u32>),
+        (documents, (from, is_ordered)): (Items<'_>, (usize, bool)),
+        inserted: &mut Inserted,
+    ) -> Result<(), Status> {
+        let mut group = Group::default();
+        for (at, bytes) in documents.iter().flatten().enumerate().skip(from) {
+            if group.is_full() && !self.add_group(store, (on, &mut root), &mut group, inserted)? {
+                return Ok(());
             }
             if group.edits.is_empty() {
                 group.first = at;
@@ -94,18 +125,18 @@ impl Collections {
                     group.edits.push(edit);
                 }
                 Err(failure) => {
-                    if !self.add_group(store, (on, &mut root), &mut group, &mut inserted)? {
-                        return Ok(inserted);
+                    if !self.add_group(store, (on, &mut root), &mut group, inserted)? {
+                        return Ok(());
                     }
                     inserted.fail(at, &failure);
                     if is_ordered {
-                        return Ok(inserted);
+                        return Ok(());
                     }
                 }
             }
         }
-        self.add_group(store, (on, &mut root), &mut group, &mut inserted)?;
-        Ok(inserted)
+        self.add_group(store, (on, &mut root), &mut group, inserted)?;
+        Ok(())
     }
 
     /// Checks a document that is to be added.
@@ -145,6 +176,10 @@ impl Collections {
         }
         match self.add_new(store, (on, *root), &edits) {
             Ok(of) => *root = Some(of),
+            Err(_) if store.making_room.tries_again => {
+                inserted.goes_on_at = Some(first);
+                return Ok(false);
+            }
             Err(status) if inserted.added == 0 && inserted.failures.is_empty() => {
                 return Err(status);
             }

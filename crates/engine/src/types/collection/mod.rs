@@ -66,6 +66,7 @@ impl<J: Journal> Type<J> for Collections {
                 Reply { value, ..Reply::number(number) }
             }
             Err(Refusal::Status(status)) => Reply::status(status),
+            Err(Refusal::Full(number)) => Reply { number, ..Reply::status(Status::OutOfMemory) },
             Err(Refusal::Failure(failure)) => {
                 self.scratch.clear();
                 self.scratch.extend_from_slice(failure.text.as_bytes());

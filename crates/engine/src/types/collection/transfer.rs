@@ -41,6 +41,7 @@ fn parse_head(head: &[u8]) -> Result<(&RawDocument, Vec<&RawDocument>), Failure>
 fn status_of(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Status(status) => status,
+        Refusal::Full(_) => Status::OutOfMemory,
         Refusal::Failure(_) => Status::Malformed,
     }
 }

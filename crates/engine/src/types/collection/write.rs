@@ -215,7 +215,7 @@ impl Collections {
                     written.error = Some(*failure);
                     return Ok(false);
                 }
-                Err(Refusal::Status(_)) if written.changes > 0 => {
+                Err(Refusal::Status(_) | Refusal::Full(_)) if written.changes > 0 => {
                     // The next step begins with it.
                     scan.position = before;
                     return Ok(false);
