@@ -5,9 +5,10 @@
 #   DIRECTORY  keeps what is fetched
 #   ADDRESS    HOST:PORT, or a URI
 #   SUITE      unified    the unified tests of the driver specifications, by our runner (unified/)
+#              corpus     the BSON corpus of the driver specifications (corpus.py)
 #              must-fail  those of them that a runner must not pass: a test of the runner
 #
-# folders.txt says which folders of unified tests run, not-applicable.txt which tests do not apply.
+# folders.txt says which folders of unified tests run, lists which tests do not apply.
 # Exit: 0 if all others pass, and the lists name nothing that is not there or passes.
 set -euo pipefail
 
@@ -22,6 +23,7 @@ tests=$directory/source/test
 export PYTHONPATH=$here:$directory/source:$directory/lib PYTHONDONTWRITEBYTECODE=1
 case $suite in
 unified) exec "$python" -m unified "$tests" "$address" "$@" ;;
+corpus) exec "$python" "$here/corpus.py" "$tests" "$address" "$@" ;;
 must-fail)
     exec "$python" -m unified "$tests" "$address" --folder unified-test-format/valid-fail --must-fail "$@"
     ;;
