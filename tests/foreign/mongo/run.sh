@@ -29,7 +29,7 @@ export PYTHONPATH=$here:$directory/source:$directory/lib PYTHONDONTWRITEBYTECODE
 # Sets `ready` to the address that a coprocess prints. It ends when this script does.
 await_ready() {
     local line
-    while read -r line <&"$1"; do
+    while read -r -t 120 line <&"$1"; do
         [[ $line == "ready mongo="* ]] && ready=${line#ready mongo=} && return
     done
     echo "run.sh: the other server has not started" >&2

@@ -16,7 +16,7 @@ copy=org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
 
 if ! cmp --quiet "$here/pom.xml" "$directory/pom.xml"; then
     rm -rf "${directory:?}/jars"
-    mvn --batch-mode --quiet --file "$here/pom.xml" "$copy" -DincludeScope=runtime -DoutputDirectory="$directory/jars"
+    mvn --batch-mode --quiet --file "$here/pom.xml" "$copy" -DincludeScope=runtime -DoutputDirectory="$directory/jars" >&2
     cp "$here/pom.xml" "$directory/pom.xml"
 fi
 # A small JVM that starts soon.
