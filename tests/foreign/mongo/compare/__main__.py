@@ -56,7 +56,8 @@ class Servers:
 
     def call(self, which: int, command: Command) -> str:
         try:
-            reply = self.connections[which].command(command, DATABASE)
+            # Each has a database of its own: the two can be one server.
+            reply = self.connections[which].command(command, f"{DATABASE}_{which}")
             return normalised(command, bson.decode(reply.raw))
         except Closed as closed:
             self.connections[which].close()
