@@ -21,7 +21,7 @@ mkdir -p "$work"
 fetch_from_npm() {
     cmp --quiet "$here/$driver/package-lock.json" "$work/has" && return
     cp "$here/$driver"/package*.json "$work"
-    (cd "$work" && npm ci --omit=optional --ignore-scripts --no-audit --no-fund --silent)
+    (cd "$work" && npm ci --omit=optional --ignore-scripts --no-audit --no-fund --silent >&2)
     cp "$here/$driver/package-lock.json" "$work/has"
 }
 
@@ -31,7 +31,7 @@ fetch_from_maven() {
     cmp --quiet "$here/java/pom.xml" "$work/has" && return
     rm -rf "${work:?}/jars"
     mvn --batch-mode --quiet --file "$here/java/pom.xml" "$copy" -DincludeScope=runtime \
-        -DoutputDirectory="$work/jars"
+        -DoutputDirectory="$work/jars" >&2
     cp "$here/java/pom.xml" "$work/has"
 }
 

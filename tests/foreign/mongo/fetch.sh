@@ -12,6 +12,9 @@ python=/usr/bin/python3
 
 mkdir -p "$1"
 directory=$(cd "$1" && pwd)
+# Suites that run beside each other fetch once.
+exec 9>"$directory/lock"
+flock 9
 wanted=$(cat "$here"/{requirements,source}.txt)
 [[ $(cat "$directory/has" 2>/dev/null) != "$wanted" ]] || exit 0
 

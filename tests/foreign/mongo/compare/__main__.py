@@ -1,6 +1,6 @@
 """Sends random commands to two servers and compares what they answer.
 
-usage: python3 -m compare FIRST SECOND [--seeds N..M] [--length N] [--list FILE]
+usage: python3 -m compare FIRST SECOND [--seeds N..M] [--length N] [--list FILE] [--most N]
 
 FIRST and SECOND are HOST:PORT; SECOND is the peer. A seed makes a sequence of commands on one collection.
 After each command that changes something the contents are compared, too. A sequence whose replies differ is
@@ -32,8 +32,6 @@ NO_REPLY = "no reply"
 # What a command cannot do without, and `_id`, without which the server may choose the document.
 KEPT_FULL = {"documents", "updates", "deletes", "indexes", "key"}
 KEPT = KEPT_FULL | {"_id", "q", "u", "multi", "limit", "query", "filter", "update", "remove", "name", "pipeline", "cursor"}
-# Failing sequences that are printed before the run ends.
-PRINTED = 10
 
 Command = dict[str, Any]
 
@@ -176,6 +174,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="1..500", metavar="N..M", help="sequences, each from its seed")
     parser.add_argument("--length", type=int, default=30, help="commands of a sequence")
     parser.add_argument("--list", type=Path, default=LIST, help="known differences")
+    parser.add_argument("--most", type=int, default=10, help="sequences that differ, before the run ends")
     return parser.parse_args()
 
 
@@ -194,7 +193,7 @@ def main() -> int:
         failed += 1
         short = shrink(servers, commands, found, known)
         show(seed, short, differs(servers, short, known, Counter()))
-        if failed == PRINTED:
+        if failed == arguments.most:
             break
     for reason, times in seen.most_common():
         print(f"  {times:5} known: {reason}")

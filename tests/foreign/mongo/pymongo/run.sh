@@ -36,7 +36,7 @@ for name in "${left_out[@]}"; do
     grep --quiet --fixed-strings --line-regexp "$name" all || { echo "no test has the name: $name" && status=1; }
 done
 for kind in test test/asynchronous; do
-    tests -r s "${left_out[@]/#/--deselect=}" "$@" "${names[@]/#/$kind/}" >said 2>&1 || status=1
+    tests -r fEs "${left_out[@]/#/--deselect=}" "$@" "${names[@]/#/$kind/}" >said 2>&1 || status=1
     cat said
     echo "pymongo, $kind: $(tail --lines 1 said)"
 done
