@@ -31,7 +31,8 @@ CONTENTS = {"find": COLLECTION, "sort": {"_id": 1}}
 NO_REPLY = "no reply"
 # What a command cannot do without, and `_id`, without which the server may choose the document.
 KEPT_FULL = {"documents", "updates", "deletes", "indexes", "key"}
-KEPT = KEPT_FULL | {"_id", "q", "u", "multi", "limit", "query", "filter", "update", "remove", "name", "pipeline", "cursor"}
+KEPT = KEPT_FULL | {"_id", "q", "u", "multi", "limit", "query", "filter", "update", "remove", "name"}
+KEPT |= {"pipeline", "cursor"}
 
 Command = dict[str, Any]
 

@@ -173,6 +173,41 @@ class Generator:
             made.setdefault(name, {})[self.pick(PATHS)] = operand
         return made
 
+    def array_update(self) -> dict[str, Any]:
+        """Changes elements: all of them, or those that a filter of arrays picks."""
+        name, operand = self.pick([("$set", self.scalar()), ("$inc", self.number()), ("$unset", "")])
+        field = self.pick(FIELDS)
+        if self.chance(0.5):
+            return {"u": {name: {f"{field}.$[]": operand}}}
+        picks = self.pick([{"e": self.scalar()}, {"e": {"$gte": self.scalar()}}, {"e.x": self.scalar()}])
+        path = f"{field}.$[e].x" if "e.x" in picks else f"{field}.$[e]"
+        return {"u": {name: {path: operand}}, "arrayFilters": [picks]}
+
+    # Expressions of aggregates.
+
+    def expression(self, depth: int = 2) -> Any:
+        field = "$" + self.pick([*FIELDS, "a.x"])
+        if depth == 0:
+            return self.pick([field, field, 1, 2.5, {"$literal": self.scalar()}])
+        first, second = self.expression(depth - 1), self.expression(depth - 1)
+        return self.pick(
+            [
+                field,
+                {"$ifNull": [first, "none"]},
+                {"$cond": [{self.pick(["$eq", "$ne", "$gt", "$lte"]): [first, second]}, first, second]},
+                {"$cmp": [first, second]},
+                {"$isArray": [first]},
+                {"$and": [first, second]},
+                {"$or": [first, second]},
+                {"$not": [first]},
+                {"$in": [first, [1, "a", None]]},
+                {"$concat": ["a", {"$toString": "$_id"}]},
+                {"$cond": [{"$isArray": [first]}, {"$size": field}, 0]},
+                {self.pick(["$add", "$multiply", "$subtract"]): [{"$ifNull": ["$_id", 0]}, 3]},
+                {"$mod": ["$_id", 4]},
+            ]
+        )
+
     # Commands.
 
     def order(self) -> dict[str, int]:
@@ -225,6 +260,9 @@ class Generator:
     def sometimes(self, query: dict[str, Any]) -> dict[str, Any]:
         return {path: each for path, each in query.items() if path != "_id"} if self.chance(0.2) else {}
 
+    def change_elements(self) -> dict[str, Any]:
+        return {"update": COLLECTION, "updates": [{"q": {"_id": self.an_id()}, **self.array_update(), "multi": False}]}
+
     def delete(self) -> dict[str, Any]:
         one = self.chance(0.6)
         query = {"_id": self.an_id()} if one else self.filter()
@@ -254,7 +292,10 @@ class Generator:
             [{"$unwind": f"${field}"}],
             [{"$unwind": {"path": f"${field}", "preserveNullAndEmptyArrays": True, "includeArrayIndex": "i"}}],
             [{"$count": "n"}],
-            [{"$project": {"_id": 1, "z": {"$ifNull": [f"${field}", "none"]}}}],
+            [{"$project": {"_id": 1, "z": self.expression(), "y": self.expression(1)}}],
+            [{"$match": {"$expr": self.expression(1)}}, {"$project": {"_id": 1}}],
+            [{"$replaceRoot": {"newRoot": {"i": "$_id", "z": self.expression(1)}}}],
+            [{"$group": {"_id": {"$mod": ["$_id", 3]}, "n": {"$sum": 1}, "m": {accumulator: f"${field}"}}}],
         ]
         return {"aggregate": COLLECTION, "pipeline": stages + self.pick(ends), "cursor": {}}
 
@@ -272,7 +313,7 @@ class Generator:
 
     def command(self) -> dict[str, Any]:
         makers = [self.insert] * 6 + [self.find] * 8 + [self.change] * 8 + [self.find_and_modify] * 3
-        makers += [self.count, self.distinct, self.delete, self.aggregate, self.aggregate, self.aggregate]
+        makers += [self.count, self.distinct, self.delete, self.change_elements] + [self.aggregate] * 4
         makers += [self.create_index] * (1 if self.chance(0.3) else 0)
         makers += [self.drop_index] * (1 if self.chance(0.05) else 0)
         return self.pick(makers)()

@@ -11,7 +11,7 @@ import threading
 
 
 def pump(source: socket.socket, target: socket.socket, wanted: bytes, other: bytes) -> None:
-    """Copies what comes, with one text for the other, until an end closes. A text that two reads share is not found, which is rare."""
+    """Copies what comes, with one text for the other, until an end closes. A text that two reads share stays."""
     try:
         while part := source.recv(1 << 16):
             target.sendall(part.replace(wanted, other) if wanted else part)
