@@ -48,7 +48,9 @@ compare)
     "$python" -m compare "$address" "$ready" "$@"
     ;;
 planted)
+    # shellcheck disable=SC2016  # names of MongoDB's operators
     coproc relay { exec "$python" -m compare.planted "$address" '$mul' '$inc'; }
+    # shellcheck disable=SC2154  # bash sets it for the coprocess
     trap 'kill "$relay_PID" 2>/dev/null || true' EXIT
     await_ready "${relay[0]}"
     # With itself it agrees.
