@@ -71,22 +71,33 @@ def text_of(command: Command) -> str:
     return json_util.dumps(command, json_options=OPTIONS)
 
 
+def look(servers: Servers, at: int, asked: Command, known: list[Known], seen: Counter) -> Difference | bool:
+    """Sends a command: the difference of the replies, or whether there is one that is known."""
+    first, second = servers.both(asked)
+    if first == second and not first.startswith(NO_REPLY):
+        return False
+    reason = reason_of(known, text_of(asked), first, second)
+    if reason is None:
+        return Difference(at, asked, first, second)
+    seen[reason] += 1
+    return True
+
+
 def differs(servers: Servers, commands: list[Command], known: list[Known], seen: Counter) -> Difference | None:
-    """Runs a sequence on an empty collection. A known difference of a change ends it."""
+    """Runs a sequence on an empty collection. It ends where a known difference has changed the contents."""
     servers.both({"drop": COLLECTION})
     servers.both({"create": COLLECTION})
     for at, command in enumerate(commands):
-        is_read = next(iter(command)) in READS
-        for asked in [command] if is_read else [command, CONTENTS]:
-            first, second = servers.both(asked)
-            if first == second and not first.startswith(NO_REPLY):
-                continue
-            reason = reason_of(known, text_of(command), first, second)
-            if reason is None:
-                return Difference(at, asked, first, second)
-            seen[reason] += 1
-            if not is_read:
-                return None
+        found = look(servers, at, command, known, seen)
+        if isinstance(found, Difference):
+            return found
+        if next(iter(command)) in READS:
+            continue
+        contents = look(servers, at, CONTENTS, known, seen)
+        if found and contents:
+            return None
+        if isinstance(contents, Difference):
+            return contents
     return None
 
 

@@ -50,7 +50,11 @@ def upserted(reply: Mapping[str, Any]) -> list[str]:
     return made
 
 
-def write_reply(reply: Mapping[str, Any]) -> str:
+def write_reply(command: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
+    """Counts and errors. The error of a lone statement is told as one of the command, as some servers do."""
+    errors = reply.get("writeErrors") or []
+    if errors and len(command.get("updates") or command.get("deletes") or []) == 1:
+        return failure(errors[0])
     counts = {name: int(reply[name]) for name in COUNTS if name in reply}
     return f"{counts} upserted {upserted(reply)} errors {statement_errors(reply)}"
 
@@ -79,5 +83,5 @@ def normalised(command: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
     if name == "findAndModify":
         return modified(reply)
     if name in ("insert", "update", "delete"):
-        return write_reply(reply)
+        return write_reply(command, reply)
     return "done"

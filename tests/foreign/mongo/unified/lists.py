@@ -62,18 +62,19 @@ def applies(entry: Entry, file: str, outcome: Outcome) -> bool:
 
 
 def judge(file: str, outcome: Outcome, entries: list[Entry], used: set[Entry]) -> Outcome:
-    """An outcome in view of the list: a listed test must fail."""
+    """An outcome in view of the list: a listed test must fail, and one of a file that is listed as a whole."""
     found = [entry for entry in entries if applies(entry, file, outcome)]
-    used.update(found)
-    if not found:
-        return outcome
     if outcome.verdict == "passed":
-        if found[0].description == EVERY:
-            return outcome
-        return Outcome(outcome.description, "failed", "it passes: the list of tests that do not apply is out of date")
+        named = [entry for entry in found if entry.description != EVERY]
+        used.update(named)
+        text = "it passes: the list of tests that do not apply is out of date"
+        return Outcome(outcome.description, "failed", text) if named else outcome
+    used.update(found)
+    if not found or outcome.verdict == "not applicable":
+        return outcome
     return Outcome(outcome.description, "not applicable", f"list: {found[0].reason}")
 
 
-def unused(entries: list[Entry], used: set[Entry], files: set[str]) -> list[Entry]:
-    """Entries of these files that name no test."""
-    return [entry for entry in entries if entry.file in files and entry not in used]
+def unused(entries: list[Entry], used: set[Entry], files: set[str] | None) -> list[Entry]:
+    """Entries, of these files or of all, that name no test, or a file whose tests all pass."""
+    return [entry for entry in entries if entry not in used and (files is None or entry.file in files)]
