@@ -106,7 +106,7 @@ class Entities:
     def make_client(self, text: Mapping[str, Any]) -> MongoClient:
         for option in ("autoEncryptOpts", "observeLogMessages", "awaitMinPoolSizeMS"):
             if option in text:
-                raise NotApplicable(f"runner: clients without {option}")
+                raise NotApplicable(f"runner: its clients have no {option}")
         options = {"serverSelectionTimeoutMS": SERVER_SELECTION_MS, **text.get("uriOptions", {})}
         if "serverApi" in text:
             api = text["serverApi"]
