@@ -52,11 +52,13 @@ class Servers:
     def __init__(self, addresses: list[str]) -> None:
         self.addresses = addresses
         self.connections = [Connection(address) for address in addresses]
+        self.sequence = 0
 
     def call(self, which: int, command: Command) -> str:
         try:
-            # Each has a database of its own: the two can be one server.
-            reply = self.connections[which].command(command, f"{DATABASE}_{which}")
+            # Each has a database of its own, and each sequence: the two can be one server, and a server may
+            # fail to take the former contents away.
+            reply = self.connections[which].command(command, f"{DATABASE}_{which}_{self.sequence}")
             return normalised(command, bson.decode(reply.raw))
         except Closed as closed:
             self.connections[which].close()
@@ -85,7 +87,9 @@ def look(servers: Servers, at: int, asked: Command, known: list[Known], seen: Co
 
 def differs(servers: Servers, commands: list[Command], known: list[Known], seen: Counter) -> Difference | None:
     """Runs a sequence on an empty collection. It ends where a known difference has changed the contents."""
-    servers.both({"drop": COLLECTION})
+    servers.both({"dropDatabase": 1})
+    servers.sequence += 1
+    servers.both({"dropDatabase": 1})
     servers.both({"create": COLLECTION})
     for at, command in enumerate(commands):
         found = look(servers, at, command, known, seen)
