@@ -30,7 +30,7 @@ pub use clean::{check_numbers, is_empty, json, json_of, run_clean, run_command_c
 pub use client_program::{ClientProgram, Library, Outcomes, WRITERS};
 pub use disk::UnreliableDisk;
 pub use file_fixture::FileFixture;
-pub use foreign::run_foreign_suite;
+pub use foreign::{run_foreign_suite, run_mongo_driver};
 pub use own_server::own_config;
 pub use ports::free_port;
 pub use postgres::PostgresServer;

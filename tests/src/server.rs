@@ -42,6 +42,7 @@ pub struct ServerProcess {
     place: Arc<ServerDirectory>,
     child: Child,
     resp: SocketAddr,
+    mongo: Option<SocketAddr>,
     _stdin: Option<ChildStdin>,
 }
 
@@ -124,8 +125,16 @@ impl ServerProcess {
                 rest.starts_with(&format!("socket={} pid={pid} ", socket.display()))
             })
             .and_then(|(resp, _)| resp.parse().ok());
-        let mut server =
-            Self { place: Arc::clone(place), child, resp: ([0; 4], 0).into(), _stdin: stdin };
+        let mut server = Self {
+            place: Arc::clone(place),
+            child,
+            resp: ([0; 4], 0).into(),
+            mongo: line
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix("mongo="))
+                .and_then(|address| address.parse().ok()),
+            _stdin: stdin,
+        };
         server.resp = resp.unwrap_or_else(|| panic!("not ready: {line:?}\n{}", server.log()));
         server
     }
@@ -133,6 +142,11 @@ impl ServerProcess {
     /// Where it speaks RESP.
     pub fn resp_address(&self) -> SocketAddr {
         self.resp
+    }
+
+    /// Where it speaks MongoDB's protocol: it was started with `--mongo-port`.
+    pub fn mongo_address(&self) -> SocketAddr {
+        self.mongo.expect("it was started with --mongo-port")
     }
 
     /// Its Unix socket.

@@ -86,6 +86,10 @@ mod tls_fabric;
 mod users;
 mod zookeeper_tls;
 
+// Documents, by MongoDB's drivers and the tests of others.
+mod mongo_clients;
+mod mongo_suites;
+
 // Clusters.
 mod cluster_client;
 mod scale;

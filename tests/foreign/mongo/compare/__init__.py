@@ -1,0 +1,1 @@
+"""Random commands at two servers of MongoDB's protocol, whose replies are compared."""
