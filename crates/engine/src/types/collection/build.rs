@@ -15,7 +15,8 @@ use super::spec::Spec;
 use crate::store::Store;
 use crate::types::object::On;
 use bson::raw::RawBsonRef;
-use bson::{Document, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Document, doc};
 use remora_arena::Journal;
 use remora_index::btree::Range;
 use remora_layout::limits::{INDEX_STEP_BYTES, INDEX_STEP_DOCUMENTS, MAX_INDEXES};
@@ -74,7 +75,9 @@ impl Collections {
         // Bounded: each step takes some documents; without a log to apply it is one step.
         while !self.build_some(store, (on, root), at)? {
             if !store.is_applying {
-                return Ok((0, doc! { "at": self.named(root).indexes[at].spec.name.as_str() }));
+                // The unfinished index knows where it goes on.
+                let bytes = self.named(root).indexes[at].spec.name.clone().into_bytes();
+                return Ok((0, doc! { "at": Binary { subtype: BinarySubtype::Generic, bytes } }));
             }
         }
         let request = request_of(&self.named(root).indexes[at].spec.document);
