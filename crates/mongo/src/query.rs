@@ -443,6 +443,12 @@ impl Batch {
         Ok(true)
     }
 
+    /// Takes the documents out, so that there is room for others.
+    pub(crate) fn take(&mut self) -> Vec<RawDocumentBuf> {
+        self.bytes = 0;
+        std::mem::take(&mut self.documents)
+    }
+
     /// The documents.
     pub fn write(&self, to: &mut ArrayWriter<'_>) {
         self.documents.iter().for_each(|document| to.raw_document(document));

@@ -96,6 +96,16 @@ pub enum Step {
     },
     /// This encoded question is for the shard with this number.
     AskShard(usize, Vec<u8>),
+    /// A key gets the object of another key, which goes away. The answer has the number 1, or 0 if there is an
+    /// object that may not be replaced.
+    Move {
+        /// The key that has the object.
+        from: Vec<u8>,
+        /// The key that gets it.
+        to: Vec<u8>,
+        /// Whether it replaces another object.
+        replaces: bool,
+    },
     /// It has worked enough for now: others have their turn.
     Yield,
     /// It is over: the body of the reply.
@@ -150,6 +160,13 @@ pub(crate) fn ask<'a>(key: &[u8], request: impl Into<Request<'a>>) -> Step {
     let mut question = Vec::new();
     let request = request.into();
     Question::Of { key, request }.encode_within(Database::ZERO, 0, &mut question);
+    Step::Ask { key: key.to_vec(), question }
+}
+
+/// A question about any key, for its shard.
+pub(crate) fn ask_key(key: &[u8], command: &Question<'_>) -> Step {
+    let mut question = Vec::new();
+    command.encode_within(Database::ZERO, 0, &mut question);
     Step::Ask { key: key.to_vec(), question }
 }
 

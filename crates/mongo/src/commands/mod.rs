@@ -6,7 +6,12 @@ mod aggregate;
 mod catalog;
 mod cursor;
 mod diagnostic;
+mod explain;
 mod find;
+mod merge;
+mod out;
+mod rename;
+mod statistics;
 mod write;
 
 use crate::command::Command;
@@ -51,6 +56,9 @@ pub static COMMANDS: &[&[Spec]] = &[
     aggregate::COMMANDS,
     cursor::COMMANDS,
     catalog::COMMANDS,
+    rename::COMMANDS,
+    explain::COMMANDS,
+    statistics::COMMANDS,
 ];
 
 /// The command of this name.
