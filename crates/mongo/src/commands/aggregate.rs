@@ -2,12 +2,12 @@
 
 use super::cursor::{FirstBatch, first_batch_size};
 use super::find::{hint_of, no_collation, variables_of};
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
 use crate::query::{Query, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context};
+use crate::spec::{Right, Spec};
 use bson::RawDocument;
 use bson::raw::RawBsonRef;
 use remora_document::Pipeline;

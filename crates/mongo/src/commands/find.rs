@@ -1,12 +1,12 @@
 //! `find`, `count` and `distinct`.
 
 use super::cursor::{FirstBatch, first_batch_size};
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::namespace;
 use crate::query::{Query, Search, Wanted, write_hint};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body};
+use crate::spec::{Right, Spec};
 use crate::writer::write_document;
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};
