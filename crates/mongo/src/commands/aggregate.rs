@@ -1,5 +1,6 @@
 //! `aggregate`.
 
+use super::count::CountedGroup;
 use super::cursor::{FirstBatch, first_batch_size};
 use super::find::{hint_of, no_collation, variables_of};
 use crate::command::Command;
@@ -78,6 +79,11 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
         limit: source.limit,
         variables: command.document("let")?.map(RawDocument::to_owned),
     };
+    if size > 0
+        && let Some(counted) = CountedGroup::of(stages, &wanted)
+    {
+        return Begun::running(counted);
+    }
     let query = Query::pipeline(wanted, pipeline)?;
     Begun::running(FirstBatch::new(query, (size, false, false), context))
 }

@@ -4,6 +4,7 @@
 
 mod aggregate;
 mod catalog;
+mod count;
 mod cursor;
 mod diagnostic;
 mod find;
@@ -17,6 +18,7 @@ pub static COMMANDS: &[&[Spec]] = &[
     diagnostic::COMMANDS,
     write::COMMANDS,
     find::COMMANDS,
+    count::COMMANDS,
     aggregate::COMMANDS,
     cursor::COMMANDS,
     catalog::COMMANDS,
