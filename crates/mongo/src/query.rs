@@ -5,7 +5,7 @@
 
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::reply::{CommandError, ErrorCode};
-use crate::running::{Step, ask, done};
+use crate::step::{Step, ask, done};
 use crate::writer::{ArrayWriter, DocumentWriter, write_document};
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};

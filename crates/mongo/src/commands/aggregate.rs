@@ -1,16 +1,17 @@
 //! `aggregate`.
 
+use super::count::CountedGroup;
 use super::cursor::{FirstBatch, first_batch_size};
 use super::find::{hint_of, no_collation, variables_of};
 use super::merge::Merging;
 use super::out::Out;
 use super::write::refuse_bypass;
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
 use crate::query::{Query, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context};
+use crate::spec::{Right, Spec};
 use bson::raw::RawBsonRef;
 use bson::{RawArray, RawDocument};
 use remora_document::{Pipeline, Sink};
@@ -84,6 +85,10 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
     let sink = pipeline.sink().cloned();
     if sink.is_some() {
         refuse_bypass(command)?;
+    } else if size > 0
+        && let Some(counted) = CountedGroup::of(stages, &wanted)
+    {
+        return Begun::running(counted);
     }
     let query = Query::pipeline(wanted, pipeline)?;
     match sink {

@@ -2,11 +2,11 @@
 
 use super::cursor::write_whole_batch;
 use super::find::no_collation;
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::{check_database, namespace, only_fields};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, ask_key, done, ok_body, refusal, some};
+use crate::spec::{Right, Spec};
 use crate::writer::write_document;
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};

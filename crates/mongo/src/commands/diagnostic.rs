@@ -1,10 +1,10 @@
 //! Commands about the server and the connection.
 
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context};
+use crate::spec::{Right, Spec};
 use bson::cstr;
 use bson::raw::CStr;
 

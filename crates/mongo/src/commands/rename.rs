@@ -1,11 +1,11 @@
 //! `renameCollection`.
 
 use super::catalog::{describe, described};
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::namespace;
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, done, ok_body};
+use crate::spec::{Right, Spec};
 use bson::raw::RawBsonRef;
 use remora_frontend::OwnedReply;
 

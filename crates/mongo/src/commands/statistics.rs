@@ -1,11 +1,11 @@
 //! Numbers about collections and databases: `collStats` and `dbStats`.
 
 use super::catalog::{Names, describe, described, indexes_of, namespace_of};
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::check_database;
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ok_body};
+use crate::spec::{Right, Spec};
 use bson::{RawDocument, cstr};
 use remora_frontend::OwnedReply;
 use std::collections::VecDeque;

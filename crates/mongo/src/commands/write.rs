@@ -4,13 +4,13 @@
 //! changes a bounded number of documents in one.
 
 use super::find::{hint_of, no_collation, sort_of, variables_of};
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
 use crate::limits::MAX_WRITE_BATCH;
 use crate::query::{Search, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body, refusal, some};
+use crate::spec::{Right, Spec};
 use crate::writer::DocumentWriter;
 use bson::raw::RawBsonRef;
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, cstr};

@@ -3,7 +3,6 @@
 //! Invariants: a connection has one command under way, and its next message waits; what a command does in
 //! one turn of the thread is bounded; a reply leaves once what it tells is durable.
 
-use super::login;
 use crate::client_memory::HeldMemory;
 use crate::resp::ShardHost;
 use crate::users::UserTable;
@@ -149,7 +148,7 @@ impl<'a> MongoExecutor<'a> {
                 replies.compressor = None;
                 self.hello(responder, command).map(Turn::Reply)
             }
-            Ok(command) if login::NAMES.contains(&command.name()) => {
+            Ok(command) if LOGIN_COMMANDS.contains(&command.name()) => {
                 // Nothing of a login is compressed, as a reply's length would tell of it.
                 replies.compressor = None;
                 let reply = self.login(responder, command);
@@ -408,6 +407,9 @@ impl<'a> MongoExecutor<'a> {
         reply.flatten()
     }
 }
+
+/// The commands of `login`, which clients use before they have logged in.
+const LOGIN_COMMANDS: [&str; 3] = ["saslStart", "saslContinue", "logout"];
 
 /// A buffer for messages that were compressed is kept up to this size.
 const KEPT_BYTES: usize = 256 << 10;
