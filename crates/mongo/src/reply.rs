@@ -293,6 +293,7 @@ error_codes! {
     ExceededMemoryLimit = 146 "ExceededMemoryLimit": "There is no memory left for it.";
     InvalidUuid = 207 "InvalidUUID": "A UUID is malformed.";
     TransactionTooOld = 225 "TransactionTooOld": "A later transaction of the session has begun.";
+    CursorKilled = 237 "CursorKilled": "The cursor was ended while a batch of it was made.";
     NotImplemented = 238 "NotImplemented": "Not written yet.";
     ConversionFailure = 241 "ConversionFailure": "A value cannot be converted.";
     NoSuchTransaction = 251 "NoSuchTransaction": "There is no such transaction.";
