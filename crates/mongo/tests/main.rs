@@ -2,9 +2,14 @@
 
 mod command;
 mod compressed;
+mod cursors;
+mod fields;
 mod fixture;
 mod hello;
+mod page;
+mod queries;
 mod reply;
 mod scram;
+mod shards;
 mod validate;
 mod wire;
