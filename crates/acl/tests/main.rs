@@ -8,4 +8,5 @@ mod oracle;
 mod properties;
 mod redis;
 mod rules;
+mod scram;
 mod table;

@@ -111,6 +111,7 @@ struct Entry {
 /// A table of commands.
 pub struct Table {
     entries: Vec<Entry>,
+    keeps_scram_keys: bool,
 }
 
 impl Table {
@@ -122,7 +123,12 @@ impl Table {
             needs_no_auth: name == "auth",
             keys: Vec::new(),
         };
-        Self { entries: SMALL.iter().map(entry).collect() }
+        Self { entries: SMALL.iter().map(entry).collect(), keeps_scram_keys: false }
+    }
+
+    /// That of a server with logins by SCRAM. Its keys of a password tell it, as no others would.
+    pub fn with_scram_keys() -> Self {
+        Self { keeps_scram_keys: true, ..Self::small() }
     }
 
     /// What a redis-server says of some of its commands.
@@ -135,7 +141,7 @@ impl Table {
             entries.push(Entry::of(info));
             entries.extend(info.list()[9].list().iter().map(Entry::of));
         }
-        Self { entries }
+        Self { entries, keeps_scram_keys: false }
     }
 
     /// The access to the key of a key specification.
@@ -202,5 +208,9 @@ impl Commands for Table {
 
     fn needs_no_auth(&self, id: CommandId) -> bool {
         self.entries[usize::from(id.0)].needs_no_auth
+    }
+
+    fn scram_keys(&self, password: &[u8]) -> Option<Vec<u8>> {
+        self.keeps_scram_keys.then(|| [b"15000:of:", password].concat())
     }
 }

@@ -54,6 +54,24 @@ pub enum By {
     Client,
 }
 
+impl By {
+    /// Whether keys of this type can be changed and read so.
+    pub fn can_use(self, of: &dyn KeyType) -> bool {
+        self == Self::Resp || of.has_handle()
+    }
+
+    /// This, or RESP if no key can be read by the client, and the numbers of the keys that can be read so.
+    pub fn readable(self, keys: &[Key]) -> (Self, Vec<usize>) {
+        let of = |by: Self| {
+            (0..keys.len()).filter(|at| by.can_use(keys[*at].of)).collect::<Vec<usize>>()
+        };
+        match of(self) {
+            none if none.is_empty() => (Self::Resp, of(Self::Resp)),
+            some => (self, some),
+        }
+    }
+}
+
 /// Where the server is.
 #[derive(Clone, Debug)]
 pub struct ServerAddress {
@@ -269,10 +287,15 @@ impl Writer {
                     together.push((at, value));
                 }
                 change => {
+                    let before = &self.states[at];
+                    let follow_up = key.of.follow_up(&key.name, before);
                     let command = types::command(key.of, &key.name, &change);
-                    resp.push_header(command.len());
-                    command.iter().for_each(|part| resp.push_part(part));
+                    push(resp, &command);
                     sent.push(vec![(at, self.begin(round, at, &change))]);
+                    if let Some(command) = follow_up {
+                        push(resp, &command);
+                        sent.push(Sent::new());
+                    }
                 }
             }
         }
@@ -346,16 +369,22 @@ impl Writer {
     }
 }
 
+fn push(resp: &mut Connection, command: &[Vec<u8>]) {
+    resp.push_header(command.len());
+    command.iter().for_each(|part| resp.push_part(part));
+}
+
 /// Reads keys at random until the server ends.
 pub fn read_keys(by: By, round: &Round<'_>, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (by, keys) = by.readable(round.keys);
     loop {
         let ended = match by {
             By::Resp => round.place.resp().and_then(|mut resp| {
-                read_by(round, &mut rng, |key| key.of.head(&mut resp, &key.name))
+                read_by((round, &keys), &mut rng, |key| key.of.head(&mut resp, &key.name))
             }),
             By::Client => round.place.session(Path::Choose).and_then(|mut session| {
-                read_by(round, &mut rng, |key| {
+                read_by((round, &keys), &mut rng, |key| {
                     Ok(key.of.head_by_client(&mut session, &key.name)?)
                 })
             }),
@@ -368,13 +397,13 @@ pub fn read_keys(by: By, round: &Round<'_>, seed: u64) {
 }
 
 fn read_by(
-    round: &Round<'_>,
+    (round, keys): (&Round<'_>, &[usize]),
     rng: &mut ChaCha8Rng,
     mut read: impl FnMut(&Key) -> anyhow::Result<Option<Vec<u8>>>,
 ) -> anyhow::Result<std::convert::Infallible> {
     loop {
         round.goes_on()?;
-        let key = &round.keys[rng.random_range(0..round.keys.len())];
+        let key = &round.keys[keys[rng.random_range(0..keys.len())]];
         let bound = key.history().newest_known();
         let head = read(key)?;
         let is_fine = key.history().saw(bound, head_digest(head.as_deref()), Instant::now());

@@ -71,6 +71,7 @@ mod shard_eviction;
 mod apply;
 mod command_codec;
 mod durable;
+mod durable_documents;
 mod durable_trees;
 mod followed;
 mod hostile_log;

@@ -32,11 +32,19 @@ pub enum Killed {
     Unknown,
 }
 
+/// A cursor of which a batch is being made.
+struct Busy {
+    /// The user that began it.
+    user: Option<Vec<u8>>,
+    /// It is to end.
+    is_killed: bool,
+}
+
 /// Those of a server.
 pub struct Cursors {
     open: HashMap<i64, Cursor>,
-    /// Numbers of those that are taken out; true if they are to end.
-    busy: BTreeMap<i64, bool>,
+    /// Those that are taken out, by their numbers.
+    busy: BTreeMap<i64, Busy>,
     bytes: usize,
     secret: [u8; 32],
     made: u64,
@@ -112,7 +120,7 @@ impl Cursors {
         user: Option<&[u8]>,
         namespace: &[u8],
     ) -> Result<Cursor, CommandError> {
-        if self.busy.contains_key(&number) {
+        if self.busy.get(&number).is_some_and(|busy| busy.user.as_deref() == user) {
             let text = format!("cursor id {number} is already in use");
             return Err(CommandError::new(ErrorCode::CursorInUse, text));
         }
@@ -131,14 +139,25 @@ impl Cursors {
         }
         let cursor = self.open.remove(&number).expect("it was found above");
         self.bytes -= cursor.bytes;
-        self.busy.insert(number, false);
+        self.busy.insert(number, Busy { user: cursor.user.clone(), is_killed: false });
         Ok(cursor)
     }
 
-    /// A batch is made, and there may be more. False if the cursor has ended meanwhile.
-    pub fn put_back(&mut self, number: i64, cursor: Cursor, now_ms: u64) -> bool {
-        let was_killed = self.busy.remove(&number).unwrap_or(true);
-        !was_killed && self.keep(number, Cursor { last_used_ms: now_ms, ..cursor }).is_ok()
+    /// A batch is made, and there may be more.
+    ///
+    /// # Errors
+    /// The cursor was ended meanwhile, or it keeps too much by now: it is gone, and what it had not given is lost.
+    pub fn put_back(
+        &mut self,
+        number: i64,
+        cursor: Cursor,
+        now_ms: u64,
+    ) -> Result<(), CommandError> {
+        if self.busy.remove(&number).is_none_or(|busy| busy.is_killed) {
+            let text = format!("cursor id {number} was killed");
+            return Err(CommandError::new(ErrorCode::CursorKilled, text));
+        }
+        self.keep(number, Cursor { last_used_ms: now_ms, ..cursor })
     }
 
     /// Its last batch is made, or it has failed.
@@ -148,8 +167,11 @@ impl Cursors {
 
     /// Ends a cursor.
     pub fn kill(&mut self, number: i64, user: Option<&[u8]>) -> Killed {
-        if let Some(is_killed) = self.busy.get_mut(&number) {
-            *is_killed = true;
+        if let Some(busy) = self.busy.get_mut(&number) {
+            if busy.user.as_deref() != user {
+                return Killed::Unknown;
+            }
+            busy.is_killed = true;
             return Killed::Busy;
         }
         match self.open.get(&number) {

@@ -36,6 +36,7 @@ pub mod frontend;
 pub mod hello;
 mod ids;
 pub mod limits;
+pub mod markdown;
 pub mod query;
 pub mod reply;
 pub mod running;

@@ -268,7 +268,11 @@ impl Query {
     /// Bytes that it keeps between two batches.
     pub fn kept_bytes(&self) -> usize {
         let searches = self.search.iter().chain(&self.lookups).map(Search::kept_bytes);
-        self.ready_bytes + searches.sum::<usize>() + size_of::<Self>()
+        let stages = match &self.shape {
+            Shape::Find(_) => 0,
+            Shape::Pipeline(pipeline) => pipeline.kept_bytes(),
+        };
+        self.ready_bytes + searches.sum::<usize>() + stages + size_of::<Self>()
     }
 
     /// Whether there are no more documents.

@@ -322,6 +322,7 @@ error_codes! {
     InvalidIndexSpecificationOption = 197 "InvalidIndexSpecificationOption": "An index has no such option.";
     InvalidUuid = 207 "InvalidUUID": "A UUID is malformed.";
     TransactionTooOld = 225 "TransactionTooOld": "A later transaction of the session has begun.";
+    CursorKilled = 237 "CursorKilled": "The cursor was ended while a batch of it was made.";
     NotImplemented = 238 "NotImplemented": "Not written yet.";
     ConversionFailure = 241 "ConversionFailure": "A value cannot be converted.";
     NoSuchTransaction = 251 "NoSuchTransaction": "There is no such transaction.";

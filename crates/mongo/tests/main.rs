@@ -2,10 +2,15 @@
 
 mod command;
 mod compressed;
+mod cursors;
+mod fields;
 mod fixture;
 mod hello;
+mod page;
+mod queries;
 mod reply;
 mod scram;
+mod shards;
 mod sinks;
 mod validate;
 mod wire;

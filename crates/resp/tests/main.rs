@@ -1,5 +1,6 @@
 //! The integration tests of RESP: one binary, a module for each feature.
 
+mod documents;
 mod geo;
 mod oracle;
 mod properties;

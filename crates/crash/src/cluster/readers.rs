@@ -19,14 +19,15 @@ const JUDGED: Duration = Duration::from_secs(6);
 pub fn read_from(server: usize, by: By, seed: u64, round: &Round<'_>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let place = &round.servers[server];
+    let (by, keys) = by.readable(round.keys);
     while !round.is_over() {
         // An error is the server's end, or it leads no more.
         let _ = match by {
             By::Resp => place.resp().and_then(|mut resp| {
-                read(server, round, &mut rng, |key| key.of.head(&mut resp, &key.name))
+                read(server, (round, &keys), &mut rng, |key| key.of.head(&mut resp, &key.name))
             }),
             By::Client => place.session(Path::Choose).and_then(|mut session| {
-                read(server, round, &mut rng, |key| {
+                read(server, (round, &keys), &mut rng, |key| {
                     Ok(key.of.head_by_client(&mut session, &key.name)?)
                 })
             }),
@@ -37,12 +38,12 @@ pub fn read_from(server: usize, by: By, seed: u64, round: &Round<'_>) {
 
 fn read(
     server: usize,
-    round: &Round<'_>,
+    (round, keys): (&Round<'_>, &[usize]),
     rng: &mut ChaCha8Rng,
     mut read: impl FnMut(&Key) -> anyhow::Result<Option<Vec<u8>>>,
 ) -> anyhow::Result<()> {
     while !round.is_over() {
-        let key = &round.keys[rng.random_range(0..round.keys.len())];
+        let key = &round.keys[keys[rng.random_range(0..keys.len())]];
         let (bound, began) = (key.history().newest_known(), Instant::now());
         let head = read(key)?;
         round.reads.fetch_add(1, Ordering::Relaxed);

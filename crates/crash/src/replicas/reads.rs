@@ -35,14 +35,15 @@ impl ReplicaReader<'_> {
     /// Reads until it is to end. A replica may be gone at any moment.
     pub fn run(&self, round: &Round<'_>) {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        let (by, keys) = self.by.readable(round.keys);
         while !self.ends.load(Ordering::Relaxed) {
             // An error is the end of the connection; what one reader saw ends with it.
-            let _ = match self.by {
+            let _ = match by {
                 By::Resp => self.place.resp().and_then(|mut resp| {
-                    self.read(round, &mut rng, |key| key.of.head(&mut resp, &key.name))
+                    self.read((round, &keys), &mut rng, |key| key.of.head(&mut resp, &key.name))
                 }),
                 By::Client => self.place.session(Path::Choose).and_then(|mut session| {
-                    self.read(round, &mut rng, |key| {
+                    self.read((round, &keys), &mut rng, |key| {
                         Ok(key.of.head_by_client(&mut session, &key.name)?)
                     })
                 }),
@@ -53,7 +54,7 @@ impl ReplicaReader<'_> {
 
     fn read(
         &self,
-        round: &Round<'_>,
+        (round, keys): (&Round<'_>, &[usize]),
         rng: &mut ChaCha8Rng,
         mut read: impl FnMut(&Key) -> anyhow::Result<Option<Vec<u8>>>,
     ) -> anyhow::Result<()> {
@@ -68,7 +69,7 @@ impl ReplicaReader<'_> {
             if number % READS_OF_LAG == 0 {
                 fresh_at = told_fresh(&mut info)?;
             }
-            let at = rng.random_range(0..round.keys.len());
+            let at = keys[rng.random_range(0..keys.len())];
             let key = &round.keys[at];
             let head = read(key)?;
             self.reads.fetch_add(1, Ordering::Relaxed);

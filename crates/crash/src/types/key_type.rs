@@ -19,6 +19,17 @@ pub trait KeyType: Sync {
     /// Draws the next change of a key that holds this.
     fn draw(&self, state: &State, rng: &mut ChaCha8Rng) -> Change;
 
+    /// Whether the client has a handle for this type. Keys of a type without one are changed and read by RESP
+    /// only.
+    fn has_handle(&self) -> bool {
+        true
+    }
+
+    /// A command behind a change of a key that held this, which leaves all parts as they are: it makes an index.
+    fn follow_up(&self, _key: &[u8], _before: &State) -> Option<Vec<Vec<u8>>> {
+        None
+    }
+
     /// The RESP command of a change of this type's own.
     fn command(&self, key: &[u8], change: &Change) -> Vec<Vec<u8>>;
 

@@ -1,6 +1,7 @@
 //! The types of keys: how changes are sent, and how a key is read back. One file for each, and one
 //! line in [`TYPES`].
 
+mod collection;
 mod hash;
 mod key_type;
 mod list;
@@ -25,6 +26,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub const TYPES: &[&dyn KeyType] = &[
     &string::Strings,
     &hash::Hashes,
+    &collection::Collections,
     &list::Lists,
     &set::Sets,
     &ordered::OrderedTrees,

@@ -57,6 +57,11 @@ impl Facet {
         Ok(Facet { inners, at, has_ended: false, is_given: false, bytes: 0 })
     }
 
+    /// Bytes of the documents that it keeps, about.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.bytes + self.inners.iter().map(|(_, inner, _)| inner.kept_bytes()).sum::<usize>()
+    }
+
     pub(super) fn collections<'n>(&'n self, all: &mut Vec<&'n str>) {
         self.inners.iter().for_each(|(_, inner, _)| all.extend(inner.collections()));
     }

@@ -123,6 +123,15 @@ impl GraphLookup {
         }
     }
 
+    /// Bytes of the documents that it keeps, about.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.current.as_ref().map_or(0, |current| {
+            let answer = current.answer.iter().map(|document| document.as_bytes().len());
+            let found = current.document.as_bytes().len() + current.found.as_bytes().len();
+            found + current.bytes + answer.sum::<usize>()
+        })
+    }
+
     pub(super) fn poll(
         &mut self,
         input: Option<RawDocumentBuf>,

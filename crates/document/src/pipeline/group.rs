@@ -107,6 +107,11 @@ impl Group {
         memory("$group", self.bytes)
     }
 
+    /// Bytes of the documents that it keeps, about.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The next group.
     pub(super) fn take(&mut self) -> Result<Option<RawDocumentBuf>, DocumentError> {
         let Some((id, states)) = self.groups.get_mut(self.given) else { return Ok(None) };

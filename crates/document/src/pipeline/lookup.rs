@@ -129,6 +129,13 @@ impl Lookup {
         Ok(Lookup { spec: Arc::new(spec), current: None })
     }
 
+    /// Bytes of the documents that it keeps, about.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.current.as_ref().map_or(0, |current| {
+            current.document.as_bytes().len() + current.bytes + current.inner.kept_bytes()
+        })
+    }
+
     pub(super) fn collections<'n>(&'n self, all: &mut Vec<&'n str>) {
         all.push(&self.spec.from);
         all.extend(self.spec.template.collections());

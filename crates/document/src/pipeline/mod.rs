@@ -154,6 +154,13 @@ impl Pipeline {
         self.nodes.iter().any(Node::is_satisfied)
     }
 
+    /// Bytes of the documents that it keeps, about.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let inbox = self.inbox.iter().map(|document| document.as_bytes().len());
+        inbox.chain(self.nodes.iter().map(Node::kept_bytes)).sum()
+    }
+
     /// Moves documents through the stages until something is wanted or given.
     ///
     /// # Errors

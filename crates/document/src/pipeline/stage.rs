@@ -94,6 +94,24 @@ impl Node {
         }
     }
 
+    /// Bytes of the documents that it keeps, about.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let bytes = |document: &RawDocumentBuf| document.as_bytes().len();
+        let kept = match &self.stage {
+            Stage::Sort(sorter) => sorter.bytes(),
+            Stage::Group(group) => group.kept_bytes(),
+            Stage::Sample(sample) => sample.bytes,
+            Stage::Documents { made: Some(made), .. } => made.as_slice().iter().map(bytes).sum(),
+            Stage::Unwind(unwind) => unwind.kept_bytes(),
+            Stage::Facet(facet) => facet.kept_bytes(),
+            Stage::Lookup(lookup) => lookup.kept_bytes(),
+            Stage::GraphLookup(lookup) => lookup.kept_bytes(),
+            Stage::UnionWith(union) => union.kept_bytes(),
+            _ => 0,
+        };
+        kept + self.input.as_ref().map_or(0, bytes)
+    }
+
     pub(super) fn answer(&mut self, documents: Vec<RawDocumentBuf>, is_last: bool) {
         match &mut self.stage {
             Stage::Lookup(lookup) => lookup.answer(documents, is_last),

@@ -61,6 +61,11 @@ impl UnionWith {
         Ok(UnionWith { collection: collection.to_owned(), inner, has_asked: false })
     }
 
+    /// Bytes of the documents that it keeps, about.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.inner.kept_bytes()
+    }
+
     pub(super) fn collections<'n>(&'n self, all: &mut Vec<&'n str>) {
         all.push(&self.collection);
         all.extend(self.inner.collections());

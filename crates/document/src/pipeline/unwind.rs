@@ -5,6 +5,7 @@ use crate::error::DocumentError;
 use crate::expression::parse_path;
 use crate::raw::{elements, fields};
 use crate::set_path::{get_path, set_path};
+use crate::value::byte_length;
 use bson::RawBson;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 
@@ -93,6 +94,15 @@ impl Unwind {
                 ),
             },
         }
+    }
+
+    /// Bytes of the documents that it keeps, about.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.current.as_ref().map_or(0, |current| {
+            let left = current.elements.as_slice().iter();
+            let left = left.map(|element| byte_length(element.as_raw_bson_ref()) + 8);
+            current.without.as_bytes().len() + left.sum::<usize>()
+        })
     }
 
     pub(super) fn poll(

@@ -86,6 +86,16 @@ pub struct ShardStats {
     pub geo_members: u64,
     /// Bytes of the arena that these trees and their records take.
     pub geo_bytes: u64,
+    /// Collections of documents, which count as keys too. Those that are being released are among them.
+    pub collections: u64,
+    /// Documents of all collections.
+    pub documents: u64,
+    /// Their bytes, without the records that have them.
+    pub document_bytes: u64,
+    /// Indexes of collections, those of the `_id`s not counted.
+    pub document_indexes: u64,
+    /// Bytes of the arena that the nodes of all their indexes take, those of the `_id`s included.
+    pub document_node_bytes: u64,
     /// Bytes of the arena that are set aside for staged objects of trees and for
     /// requests that come in pieces.
     pub staged_bytes: u64,

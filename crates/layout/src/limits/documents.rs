@@ -25,8 +25,6 @@ pub const FIRST_BATCH_DOCUMENTS: usize = 101;
 pub const INSERT_STEP_BYTES: usize = 256 << 10;
 /// Documents in one step of an insertion.
 pub const INSERT_STEP_DOCUMENTS: usize = 128;
-/// Bytes of documents that are sorted in memory, as in MongoDB.
-pub const MAX_SORT_BYTES: usize = 100 << 20;
 /// Levels of documents and arrays in a document, the document itself included, as in MongoDB. It
 /// bounds the recursion of all code that reads documents.
 pub const MAX_DOCUMENT_DEPTH: usize = 100;

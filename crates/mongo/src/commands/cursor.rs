@@ -144,19 +144,16 @@ impl Running for NextBatch {
         }
         let namespace = String::from_utf8_lossy(query.namespace()).into_owned();
         let is_over = query.is_over();
-        let goes_on = match self.cursor.take() {
+        match self.cursor.take() {
             Some(cursor) if !is_over => {
-                self.server.cursors().put_back(self.number, cursor, context.now_ms)
+                self.server.cursors().put_back(self.number, cursor, context.now_ms)?;
             }
-            _ => {
-                self.server.cursors().end(self.number);
-                false
-            }
-        };
+            _ => self.server.cursors().end(self.number),
+        }
         Ok(Step::Done(ok_body(|reply| {
             reply.document(cstr!("cursor"), |cursor| {
                 cursor.array(cstr!("nextBatch"), |batch| self.batch.write(batch));
-                cursor.i64(cstr!("id"), if goes_on { self.number } else { 0 });
+                cursor.i64(cstr!("id"), if is_over { 0 } else { self.number });
                 cursor.str(cstr!("ns"), &namespace);
             });
         })))

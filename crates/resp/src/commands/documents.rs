@@ -370,12 +370,14 @@ const DOC_UPDATE: CommandSpec = CommandSpec {
     name: "doc.update",
     arity: -4,
     summary: "Changes the first document that matches a filter, or all of them; returns how many matched.",
-    notes: "The update is one of MongoDB: operators, as {\"$set\": {\"size\": 3}}, or a whole document. MULTI: all documents that match are changed, some in each step.",
+    notes: "The update is one of MongoDB: operators, as {\"$set\": {\"size\": 3}}, or a whole document. MULTI: all documents that match are changed, \
+some in each step. UPSERT: if none matches, a document is made of the filter and the update, and a collection that is not there too.",
     arguments: &[
         KEY,
         FILTER,
         Argument::new("update", Kind::String),
         Argument::word("multi", "MULTI").optional(),
+        Argument::word("upsert", "UPSERT").optional(),
     ],
     parse: doc_update,
     ..WRITES
@@ -384,8 +386,19 @@ const DOC_UPDATE: CommandSpec = CommandSpec {
 static UPDATED: ObjectReply = reply("doc.update", write_number);
 
 fn doc_update(words: Words<'_>, _: u64) -> ParseResult<'_> {
-    let multi = last_word(words, 4, "MULTI")?;
-    let request = write_request(document(words.get(2))?, Some(document(words.get(3))?), multi);
+    let (mut multi, mut upsert) = (false, false);
+    for at in 4..words.len() {
+        let known = [(&b"MULTI"[..], &mut multi), (b"UPSERT", &mut upsert)];
+        let named = known.into_iter().find(|(word, _)| words.get(at).eq_ignore_ascii_case(word));
+        match named {
+            Some((_, is_set)) if !*is_set => *is_set = true,
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    let mut request = write_request(document(words.get(2))?, Some(document(words.get(3))?), multi);
+    if upsert {
+        request.append(cstr!("upsert"), true);
+    }
     steps(words, Question::Write(request), &UPDATED)
 }
 

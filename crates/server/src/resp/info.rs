@@ -191,6 +191,11 @@ impl Facts<'_> {
             ("geo_keys", self.sum(|s| s.geo_keys)),
             ("geo_members", self.sum(|s| s.geo_members)),
             ("geo_bytes", self.sum(|s| s.geo_bytes)),
+            ("collections", self.sum(|s| s.collections)),
+            ("documents", self.sum(|s| s.documents)),
+            ("document_bytes", self.sum(|s| s.document_bytes)),
+            ("document_indexes", self.sum(|s| s.document_indexes)),
+            ("document_node_bytes", self.sum(|s| s.document_node_bytes)),
         ])
     }
 

@@ -1,7 +1,7 @@
 //! Documents, `_id`s and entries of indexes are compared with each other.
 
 use super::entry::{id_of, may_be_cut, split};
-use super::held::{Collection, Collections, Index};
+use super::held::{Collection, Collections, Counts, Index};
 use crate::store::Store;
 use bson::raw::RawDocument;
 use remora_arena::Journal;
@@ -16,18 +16,18 @@ impl Collections {
     /// A description of the first mismatch.
     pub(super) fn audit_all<J: Journal>(&self, store: &Store<J>) -> Result<u64, String> {
         let parts = store.parts.audit(&store.owner, &store.slots, Kind::DOCUMENT)?;
-        let (mut headers, mut heap_bytes) = (0, 0);
+        let (mut headers, mut counts) = (0, Counts::default());
         for collection in self.by_root.values() {
             let slots = collection.indexes.iter().map(|index| store.slots.bytes_of(index.header));
             headers += slots.sum::<u64>();
-            heap_bytes += collection.heap_bytes();
+            counts.add(collection.counts());
             if store.is_live(collection.root) {
                 collection.audit(store)?;
             }
         }
-        match self.is_counted(heap_bytes) {
-            true => Ok(parts + headers),
-            false => Err(format!("collections take {heap_bytes} bytes of the heap")),
+        match self.counts() {
+            known if known == counts => Ok(parts + headers),
+            known => Err(format!("collections have {counts:?}, not {known:?}")),
         }
     }
 }

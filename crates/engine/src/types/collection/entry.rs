@@ -101,7 +101,7 @@ pub(super) fn encoded_id(value: RawBsonRef<'_>) -> Result<Vec<u8>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bson::{oid::ObjectId, rawdoc};
+    use bson::{RawDocumentBuf, oid::ObjectId, rawdoc};
     use remora_layout::limits::MAX_ORDERED_KEY_BYTES;
 
     #[test]
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn an_id_has_a_type_and_a_length() {
-        let code = |document| id_of(document).map_err(|failure| failure.code);
-        assert_eq!(code(&rawdoc! { "a": 1 }), Err(53));
-        assert_eq!(code(&rawdoc! { "_id": [1] }), Err(53));
-        assert_eq!(code(&rawdoc! { "_id": { "$a": 1 } }), Err(52));
-        assert_eq!(code(&rawdoc! { "_id": { "a": 1, "$b": 1 } }), Err(52));
-        assert!(code(&rawdoc! { "_id": { "a$": 1 } }).is_ok());
-        assert!(code(&rawdoc! { "_id": "a".repeat(509) }).is_ok());
-        assert_eq!(code(&rawdoc! { "_id": "a".repeat(510) }), Err(17280));
+        let code = |document: RawDocumentBuf| id_of(&document).map_err(|failure| failure.code);
+        assert_eq!(code(rawdoc! { "a": 1 }), Err(53));
+        assert_eq!(code(rawdoc! { "_id": [1] }), Err(53));
+        assert_eq!(code(rawdoc! { "_id": { "$a": 1 } }), Err(52));
+        assert_eq!(code(rawdoc! { "_id": { "a": 1, "$b": 1 } }), Err(52));
+        assert!(code(rawdoc! { "_id": { "a$": 1 } }).is_ok());
+        assert!(code(rawdoc! { "_id": "a".repeat(509) }).is_ok());
+        assert_eq!(code(rawdoc! { "_id": "a".repeat(510) }), Err(17280));
     }
 }

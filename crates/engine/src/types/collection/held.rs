@@ -1,6 +1,6 @@
 //! The collections of a shard by their root records, and how one is made and ends.
 //!
-//! Invariant: what a collection takes on the heap is counted where it changes ([`Collections::on`]). The record
+//! Invariant: what a collection has and takes is counted where it changes ([`Collections::on`]). The record
 //! that has the header of an index is pending while it is there: nothing but the B+tree's header in its state is
 //! read, and it never moves.
 
@@ -71,11 +71,48 @@ pub(crate) struct Collections {
     pub(super) expires_from: u32,
     /// An insertion that is carried out again.
     pub(super) resumed: Option<Resumed>,
-    heap_bytes: u64,
+    counts: Counts,
     /// The buffer in which all trees write their nodes.
     node: Vec<u8>,
     /// The value of a reply.
     pub(super) scratch: Vec<u8>,
+}
+
+/// What collections have and take.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Counts {
+    /// On the heap, about, bytes.
+    pub heap_bytes: u64,
+    pub documents: u64,
+    /// Bytes of all documents.
+    pub document_bytes: u64,
+    /// Those beside the `_id`s', also while they are built.
+    pub indexes: u64,
+    /// Bytes of the arena that the nodes of all trees take.
+    pub node_bytes: u64,
+}
+
+impl Counts {
+    /// One part of these counts has changed.
+    fn exchange(&mut self, before: Self, after: Self) {
+        let changed = |all: u64, before: u64, after: u64| all + after - before;
+        *self = Self {
+            heap_bytes: changed(self.heap_bytes, before.heap_bytes, after.heap_bytes),
+            documents: changed(self.documents, before.documents, after.documents),
+            document_bytes: changed(
+                self.document_bytes,
+                before.document_bytes,
+                after.document_bytes,
+            ),
+            indexes: changed(self.indexes, before.indexes, after.indexes),
+            node_bytes: changed(self.node_bytes, before.node_bytes, after.node_bytes),
+        };
+    }
+
+    /// Adds what one collection has.
+    pub fn add(&mut self, of: Self) {
+        self.exchange(Self::default(), of);
+    }
 }
 
 impl Index {
@@ -96,6 +133,17 @@ impl Collection {
         let trees: u64 = self.trees().map(Tree::heap_bytes).sum();
         let specs: u64 = self.indexes.iter().map(|index| index.spec.heap_bytes()).sum();
         trees + specs + self.settings.heap_bytes() + size_of::<Self>() as u64
+    }
+
+    /// What it has and takes.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            heap_bytes: self.heap_bytes(),
+            documents: self.ids.keys(),
+            document_bytes: self.size,
+            indexes: self.indexes.len() as u64,
+            node_bytes: self.trees().map(Tree::bytes).sum(),
+        }
     }
 
     /// The index of this name.
@@ -163,21 +211,21 @@ impl Collections {
         work: impl FnOnce(&mut Collection, &mut Vec<u8>) -> R,
     ) -> R {
         let named = self.by_root.get_mut(&root).expect("a root record has its collection");
-        let before = named.heap_bytes();
+        let before = named.counts();
         let done = work(named, &mut self.node);
-        self.heap_bytes = self.heap_bytes + named.heap_bytes() - before;
+        self.counts.exchange(before, named.counts());
         done
     }
 
-    /// Whether the collections take so many bytes of the heap by the books.
-    pub(super) const fn is_counted(&self, heap_bytes: u64) -> bool {
-        self.heap_bytes == heap_bytes
+    /// What all collections have and take, by the books.
+    pub(super) const fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Bytes on the heap for all collections.
     pub(super) fn all_heap_bytes(&self) -> u64 {
         let dropped: u64 = self.dropped.values().map(Tree::heap_bytes).sum();
-        self.heap_bytes + dropped
+        self.counts.heap_bytes + dropped
     }
 
     /// An empty collection that no key leads to.
@@ -194,7 +242,7 @@ impl Collections {
         match create(store, at, on.now) {
             Ok(ids) => {
                 let made = Collection { root, settings, ids, indexes: Vec::new(), size: 0 };
-                self.heap_bytes += made.heap_bytes();
+                self.counts.add(made.counts());
                 self.by_root.insert(root.slot, made);
                 Ok(root)
             }
@@ -323,7 +371,7 @@ impl Collections {
             false
         });
         if ended && let Some(gone) = self.by_root.remove(&root) {
-            self.heap_bytes -= gone.heap_bytes();
+            self.counts.exchange(gone.counts(), Counts::default());
             self.note_time(store, root);
         }
         ended

@@ -26,7 +26,7 @@ pub(crate) use held::Collections;
 
 use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root};
-use crate::store::{DumpAt, Now, Store};
+use crate::store::{DumpAt, Now, ShardStats, Store};
 use bson::{Bson, Document, doc};
 use entry::ID_INDEX;
 use failure::Refusal;
@@ -158,6 +158,15 @@ impl<J: Journal> Type<J> for Collections {
 
     fn heap_bytes(&mut self) -> u64 {
         self.all_heap_bytes()
+    }
+
+    fn count(&self, stats: &mut ShardStats) {
+        let counts = self.counts();
+        stats.collections = self.by_root.len() as u64;
+        stats.documents = counts.documents;
+        stats.document_bytes = counts.document_bytes;
+        stats.document_indexes = counts.indexes;
+        stats.document_node_bytes = counts.node_bytes;
     }
 }
 
