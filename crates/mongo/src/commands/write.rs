@@ -652,9 +652,6 @@ fn find_and_modify(
         (false, None) => return refuse("Either an update or remove=true must be specified"),
         _ => {}
     }
-    if command.document("fields")?.is_some_and(|fields| fields.iter_elements().next().is_some()) {
-        return refuse("projections of findAndModify are not supported");
-    }
     let filter = command.document("query")?.map(RawDocument::to_owned).unwrap_or_default();
     let mut request = RawDocumentBuf::new();
     if let Some(update) = update {
