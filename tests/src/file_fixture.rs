@@ -56,6 +56,12 @@ impl FileFixture {
         finished
     }
 
+    /// The digest of what a key holds.
+    pub fn digest_of(&self, key: &str) -> String {
+        let digest = self.server.resp().call(&format!("DEBUG DIGEST-VALUE {key}"));
+        format!("{digest:?}")
+    }
+
     /// Everything in a tree: places and bytes by their ids.
     pub fn objects(&self, tree: &str) -> BTreeMap<u64, (Rect, Option<Vec<u8>>)> {
         let mut session = self.server.session();

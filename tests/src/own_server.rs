@@ -18,6 +18,7 @@ pub fn own_config(socket: &Path) -> Config {
         peer_login: Default::default(),
         peer_tls: None,
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        mongo_address: None,
         socket_path: socket.to_owned(),
         fabric_address: None,
         rdma_devices: Vec::new(),

@@ -288,3 +288,59 @@ fn real_places_come_from_a_table_with_its_own_columns() {
     drop(session);
     assert_eq!(fixture.objects("world").len(), 118_525);
 }
+
+#[test]
+fn documents_there_and_back_are_the_same() {
+    let fixture = Fixture::new();
+    let mut lines = String::new();
+    for id in 0..700 {
+        lines.push_str(&format!(
+            "{{\"n\": {{\"$numberLong\": \"{id}\"}}, \"x\": {id}.5, \"_id\": {id}, \"tags\": [\"a\", {{\"k\": null}}]}}\n"
+        ));
+    }
+    fixture.write("a.jsonl", &lines);
+    let told = fixture.good("import documents a.jsonl --into db.lines");
+    assert_eq!(told.out, "db.lines: 700 added, 0 refused\n");
+    let digest = |name: &str| fixture.digest_of(name);
+    let first = digest("db.lines");
+    for name in ["b.json", "b.bson"] {
+        fixture.good(&format!("export documents db.lines --to {name}"));
+        let collection = format!("db.{}", name.replace('.', "-"));
+        fixture.good(&format!("import documents {name} --into {collection}"));
+        assert_eq!(digest(&collection), first, "{name}");
+        fixture.good(&format!("export documents {collection} --to again-{name}"));
+        assert_eq!(fixture.read(name), fixture.read(&format!("again-{name}")), "{name}");
+    }
+    // An array of documents is the same as documents one after the other.
+    let array = format!("[{}]", lines.trim_end().replace('\n', ","));
+    fixture.write("array.json", array);
+    fixture.good("import documents array.json --into db.array");
+    assert_eq!(digest("db.array"), first);
+}
+
+#[test]
+fn bad_documents_are_counted_and_good_ones_are_in() {
+    let fixture = Fixture::new();
+    fixture
+        .write("bad.json", "{\"_id\": 1} 7 {\"_id\": 1} {\"_id\": {\"$oid\": \"z\"}} {\"_id\": 2}");
+    let finished = fixture.run("import documents bad.json --into db.c");
+    assert_eq!(finished.code, Some(1), "{}", finished.err);
+    for line in [
+        "db.c: 2 added, 3 refused",
+        "refused 2: it is no document (first at 2",
+        "refused 1: the server refused it (first at 3: E11000 duplicate key error collection: db.c",
+    ] {
+        assert!(finished.out.contains(line), "{line}: {}", finished.out);
+    }
+    fixture.write("cut.bson", b"\x05\0\0\0\0\x16\0\0\0".as_slice());
+    let finished = fixture.run("import documents cut.bson --into db.d");
+    assert!(finished.err.contains("document 2 ends early"), "{}", finished.err);
+    for (command, why) in [
+        ("import documents bad.json --into db", "DATABASE.COLLECTION"),
+        ("import documents bad.txt --into db.c", "--format"),
+        ("export documents db.none --to x.json", "no collection db.none"),
+    ] {
+        let finished = fixture.run(command);
+        assert!(finished.code != Some(0) && finished.err.contains(why), "{}", finished.err);
+    }
+}

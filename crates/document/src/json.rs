@@ -22,6 +22,15 @@ pub fn from_json(text: &str) -> Result<RawDocumentBuf, DocumentError> {
     let fail = |text: String| DocumentError::new(FAILED_TO_PARSE, text);
     let value: Value = serde_json::from_str(text)
         .map_err(|error| fail(format!("the document is no JSON: {error}")))?;
+    from_json_value(value)
+}
+
+/// The same of a value of JSON that was read.
+///
+/// # Errors
+/// It is no object, or a longer document than may be.
+pub fn from_json_value(value: Value) -> Result<RawDocumentBuf, DocumentError> {
+    let fail = |text: String| DocumentError::new(FAILED_TO_PARSE, text);
     let value = Bson::try_from(value)
         .map_err(|error| fail(format!("the document is no Extended JSON: {error}")))?;
     let Bson::Document(document) = value else {

@@ -60,7 +60,7 @@ mod variables;
 pub use distinct::Distinct;
 pub use error::DocumentError;
 pub use filter::{Bounds, Filter, Interval, behind, intersection};
-pub use json::{from_json, to_canonical_json, to_json};
+pub use json::{from_json, from_json_value, to_canonical_json, to_json};
 pub use key::{Direction, encode, encode_compound};
 pub use keys::{DocumentKeys, IndexField, document_keys, encode_hash, key_values};
 pub use order::{Class, compare, compare_documents};

@@ -3,8 +3,8 @@
 use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::expression::Expression;
 use crate::raw::fields;
-use bson::RawBson;
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::{CStr, RawBsonRef, RawDocument};
+use bson::{RawBson, RawDocumentBuf, rawdoc};
 
 /// What the expressions of one command see beside a document. The default has the time 0 and no variables.
 ///
@@ -75,6 +75,20 @@ impl Variables {
             made.set(name, value.evaluate(document, &env)?.into_raw());
         }
         Ok(made)
+    }
+
+    /// The document `let` that makes these variables again.
+    #[must_use]
+    pub fn to_let(&self) -> RawDocumentBuf {
+        let mut values = RawDocumentBuf::new();
+        for (name, value) in &self.user {
+            let Ok(name) = <&CStr>::try_from(name.as_str()) else { continue };
+            match value {
+                Some(value) => values.append(name, rawdoc! { "$literal": value.clone() }),
+                None => values.append(name, "$$REMOVE"),
+            }
+        }
+        values
     }
 
     /// Sets a variable.

@@ -105,6 +105,15 @@ impl<'a> Command<'a> {
         Ok(command)
     }
 
+    /// The command that this one is about, on the same database.
+    ///
+    /// # Errors
+    /// As of [`Command::of`].
+    pub fn explained(&self, body: &'a RawDocument) -> Result<Self, CommandError> {
+        let inner = Self::view(body, Sequences::default())?;
+        Ok(Self { database: self.database, ..inner })
+    }
+
     /// The name of the command: the first key.
     pub fn name(&self) -> &'a str {
         self.name

@@ -24,6 +24,32 @@ const COMMON: &[&str] = &[
     "writeConcern",
 ];
 
+/// The commands of MongoDB's Stable API, version 1, beside those of the login.
+const API_VERSION_1: &[&str] = &[
+    "aggregate",
+    "collMod",
+    "count",
+    "create",
+    "createIndexes",
+    "delete",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+    "endSessions",
+    "explain",
+    "find",
+    "findAndModify",
+    "getMore",
+    "insert",
+    "killCursors",
+    "listCollections",
+    "listDatabases",
+    "listIndexes",
+    "ping",
+    "refreshSessions",
+    "update",
+];
+
 /// What a command says about itself, whatever it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Common {
@@ -57,6 +83,17 @@ impl Common {
         {
             let text = format!("API version must be \"1\", not \"{version}\"");
             return Err(CommandError::numbered(322, text));
+        }
+        let has = |name: &str| command.get(name).is_some();
+        if !has("apiVersion") && (has("apiStrict") || has("apiDeprecationErrors")) {
+            let text = "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
+            return Err(CommandError::numbered(4_886_600, text));
+        }
+        if command.bool("apiStrict")? == Some(true) && !API_VERSION_1.contains(&command.name()) {
+            let name = command.name();
+            let text =
+                format!("Provided apiStrict:true, but the command {name} is not in API Version 1");
+            return Err(CommandError::new(ErrorCode::ApiStrictError, text));
         }
         read_concern(command.read_concern())?;
         write_concern(command.document("writeConcern")?)?;

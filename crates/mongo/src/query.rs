@@ -5,7 +5,7 @@
 
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::reply::{CommandError, ErrorCode};
-use crate::running::{Step, ask, done};
+use crate::step::{Step, ask, done};
 use crate::writer::{ArrayWriter, DocumentWriter, write_document};
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};
@@ -441,6 +441,12 @@ impl Batch {
             }
         }
         Ok(true)
+    }
+
+    /// Takes the documents out, so that there is room for others.
+    pub(crate) fn take(&mut self) -> Vec<RawDocumentBuf> {
+        self.bytes = 0;
+        std::mem::take(&mut self.documents)
     }
 
     /// The documents.

@@ -5,7 +5,8 @@ use crate::wire::{
     self, Body, CHECKSUM_BYTES, HEADER_BYTES, Message, MsgFlags, Refused, SECTION_BODY, opcode,
 };
 use crate::writer::{DocumentWriter, write_document};
-use bson::cstr;
+use bson::raw::{CStr, RawBsonRef};
+use bson::{RawDocument, RawDocumentBuf, cstr};
 use remora_document::DocumentError;
 use std::borrow::Cow;
 use thiserror::Error;
@@ -165,13 +166,15 @@ impl Envelope {
 const MAX_ERROR_BYTES: usize = 4096;
 
 /// Why a command failed.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Debug, Error)]
 #[error("{message}")]
 pub struct CommandError {
     /// The code's number, by which drivers decide.
     pub number: i32,
     /// The text, for people.
     pub message: Cow<'static, str>,
+    /// Further fields of the reply, such as `keyPattern`.
+    pub fields: Option<Box<RawDocumentBuf>>,
 }
 
 impl CommandError {
@@ -182,7 +185,29 @@ impl CommandError {
 
     /// The same, with the number of a code that may have no name here.
     pub fn numbered(number: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { number, message: message.into() }
+        Self { number, message: message.into(), fields: None }
+    }
+
+    /// The error that a shard describes: `code`, `errmsg`, and what else MongoDB has for this code.
+    pub fn described(of: &RawDocument) -> Self {
+        let number = of.get_i32("code").unwrap_or(ErrorCode::InternalError.number());
+        let text = of.get_str("errmsg").unwrap_or_default().to_owned();
+        let mut fields = RawDocumentBuf::new();
+        for element in of.iter_elements().filter_map(Result::ok) {
+            if let Ok(value) = element.value()
+                && !["index", "code", "errmsg"].contains(&element.key().as_str())
+            {
+                fields.append(element.key(), value);
+            }
+        }
+        let fields = (!fields.is_empty()).then(|| Box::new(fields));
+        Self { fields, ..Self::numbered(number, text) }
+    }
+
+    /// The fields beside code and text.
+    pub fn further(&self) -> impl Iterator<Item = (&CStr, RawBsonRef<'_>)> {
+        let fields = self.fields.as_deref().into_iter().flat_map(|of| of.iter_elements());
+        fields.flatten().filter_map(|element| Some((element.key(), element.value().ok()?)))
     }
 
     /// The code, if it has a name here.
@@ -208,6 +233,7 @@ impl CommandError {
         reply.str(cstr!("errmsg"), &self.message[..end]);
         reply.i32(cstr!("code"), self.number);
         reply.str(cstr!("codeName"), &self.code_name());
+        self.further().for_each(|(name, value)| reply.value(name, value));
     }
 }
 
@@ -287,16 +313,21 @@ error_codes! {
     IndexKeySpecsConflict = 86 "IndexKeySpecsConflict": "The index is there with other keys.";
     ShutdownInProgress = 91 "ShutdownInProgress": "The server ends.";
     OperationFailed = 96 "OperationFailed": "The command failed.";
+    UnsatisfiableWriteConcern = 100 "UnsatisfiableWriteConcern": "The write concern asks for more than the server keeps.";
     WriteConflict = 112 "WriteConflict": "Another write was first.";
     CommandNotSupported = 115 "CommandNotSupported": "This server does not have the command.";
     DocumentValidationFailure = 121 "DocumentValidationFailure": "A document is not as the collection wants it.";
     ExceededMemoryLimit = 146 "ExceededMemoryLimit": "There is no memory left for it.";
+    QueryPlanKilled = 175 "QueryPlanKilled": "The index of a search is gone.";
+    InvalidIndexSpecificationOption = 197 "InvalidIndexSpecificationOption": "An index has no such option.";
     InvalidUuid = 207 "InvalidUUID": "A UUID is malformed.";
     TransactionTooOld = 225 "TransactionTooOld": "A later transaction of the session has begun.";
     NotImplemented = 238 "NotImplemented": "Not written yet.";
     ConversionFailure = 241 "ConversionFailure": "A value cannot be converted.";
     NoSuchTransaction = 251 "NoSuchTransaction": "There is no such transaction.";
     QueryExceededMemoryLimit = 292 "QueryExceededMemoryLimitNoDiskUseAllowed": "A sort or a group needs more memory than it may.";
+    ApiVersionError = 322 "APIVersionError": "The version of the API is not known.";
+    ApiStrictError = 323 "APIStrictError": "The command is not in the version of the API.";
     UnsupportedOpQueryCommand = 352 "UnsupportedOpQueryCommand": "A command in an OP_QUERY.";
     NotWritablePrimary = 10107 "NotWritablePrimary": "This server does not take writes.";
     BsonObjectTooLarge = 10334 "BSONObjectTooLarge": "A document is too long.";

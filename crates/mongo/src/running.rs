@@ -5,15 +5,12 @@
 
 use crate::cursors::Cursors;
 use crate::ids::IdMaker;
-use crate::reply::{CommandError, ErrorCode};
+use crate::reply::CommandError;
 use crate::scram::{ITERATIONS, UnknownUsers, keyed_number};
-use crate::writer::{DocumentWriter, write_document};
-use bson::cstr;
+pub use crate::step::Step;
+pub(crate) use crate::step::{ask, ask_key, done, ok_body, refusal, some};
+use crate::writer::DocumentWriter;
 use remora_frontend::OwnedReply;
-use remora_layout::database::Database;
-use remora_protocol::Command as Question;
-use remora_protocol::Request;
-use remora_protocol::message::Status;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -84,24 +81,6 @@ pub struct Context<'a> {
     pub user: Option<Vec<u8>>,
 }
 
-/// What comes next.
-#[derive(Debug)]
-pub enum Step {
-    /// This encoded question is for the shard of this key.
-    Ask {
-        /// The key.
-        key: Vec<u8>,
-        /// See above.
-        question: Vec<u8>,
-    },
-    /// This encoded question is for the shard with this number.
-    AskShard(usize, Vec<u8>),
-    /// It has worked enough for now: others have their turn.
-    Yield,
-    /// It is over: the body of the reply.
-    Done(Vec<u8>),
-}
-
 /// A command that is under way.
 pub trait Running: Send {
     /// Takes the answer to the last question; none at the beginning. A step is bounded, whatever the answer has.
@@ -132,87 +111,5 @@ impl Begun {
     /// A reply with these fields and `ok`.
     pub fn reply(fields: impl FnOnce(&mut DocumentWriter<'_>)) -> Result<Self, CommandError> {
         Ok(Self::Reply(ok_body(fields)))
-    }
-}
-
-/// The body of a reply with these fields and `ok`.
-pub(crate) fn ok_body(fields: impl FnOnce(&mut DocumentWriter<'_>)) -> Vec<u8> {
-    let mut body = Vec::new();
-    write_document(&mut body, |reply| {
-        fields(reply);
-        reply.f64(cstr!("ok"), 1.0);
-    });
-    body
-}
-
-/// A question about a collection, for its shard.
-pub(crate) fn ask<'a>(key: &[u8], request: impl Into<Request<'a>>) -> Step {
-    let mut question = Vec::new();
-    let request = request.into();
-    Question::Of { key, request }.encode_within(Database::ZERO, 0, &mut question);
-    Step::Ask { key: key.to_vec(), question }
-}
-
-/// The answer that a question has.
-pub(crate) fn some(answer: Option<OwnedReply>) -> Result<OwnedReply, CommandError> {
-    answer.ok_or_else(|| CommandError::new(ErrorCode::InternalError, "a shard did not answer"))
-}
-
-/// The answer, if its shard did what was asked.
-pub(crate) fn done(answer: Option<OwnedReply>) -> Result<OwnedReply, CommandError> {
-    let answer = some(answer)?;
-    match answer.status {
-        Status::Ok => Ok(answer),
-        _ => Err(refusal(&answer)),
-    }
-}
-
-/// The error that a shard's answer is.
-pub(crate) fn refusal(answer: &OwnedReply) -> CommandError {
-    let of = |code, text: &'static str| CommandError::new(code, text);
-    match answer.status {
-        Status::Refused => {
-            let text = answer.value.as_deref().map(String::from_utf8_lossy);
-            let number = i32::try_from(answer.number).unwrap_or(ErrorCode::InternalError.number());
-            CommandError::numbered(number, text.unwrap_or_default().into_owned())
-        }
-        Status::NotFound => of(ErrorCode::NamespaceNotFound, "ns not found"),
-        Status::WrongType => of(
-            ErrorCode::IllegalOperation,
-            "the key of this collection holds an object of another type: remove or rename it",
-        ),
-        Status::OutOfMemory => of(
-            ErrorCode::ExceededMemoryLimit,
-            "the memory is full: raise max_memory, or remove something",
-        ),
-        Status::TooLarge => {
-            of(ErrorCode::BsonObjectTooLarge, "a document is longer than maxBsonObjectSize")
-        }
-        Status::ReadOnly | Status::OtherGroup | Status::RoleChanged => {
-            of(ErrorCode::NotWritablePrimary, "not primary")
-        }
-        Status::Fenced => {
-            of(ErrorCode::NotWritablePrimary, "not primary: the lease of this server has ended")
-        }
-        Status::NotKept => of(
-            ErrorCode::OperationFailed,
-            "the disk of the log takes nothing more: nothing was changed",
-        ),
-        Status::TooFewReplicas => of(
-            ErrorCode::OperationFailed,
-            "fewer replicas keep up than min_replicas asks for: nothing was changed",
-        ),
-        Status::NoReads | Status::Copying => of(
-            ErrorCode::NotPrimaryNoSecondaryOk,
-            "this server is a replica and answers no reads now",
-        ),
-        Status::TryAgain | Status::InPieces | Status::Outrun => {
-            of(ErrorCode::WriteConflict, "the collection is being moved: try again")
-        }
-        Status::NoPermission => of(ErrorCode::Unauthorized, "not authorized"),
-        other => CommandError::new(
-            ErrorCode::InternalError,
-            format!("a shard answered {other:?}, which makes no sense here"),
-        ),
     }
 }

@@ -6,5 +6,6 @@ mod fixture;
 mod hello;
 mod reply;
 mod scram;
+mod sinks;
 mod validate;
 mod wire;

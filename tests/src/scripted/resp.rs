@@ -64,6 +64,7 @@ fn host() -> &'static Mutex<Host> {
             peer_tls: None,
             replica_backlog_bytes: 64 << 20,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            mongo_address: None,
             socket_path: directory.path().join("socket"),
             fabric_address: None,
             rdma_devices: Vec::new(),

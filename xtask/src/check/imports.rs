@@ -80,6 +80,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
                 "load",
                 "command-line",
                 "client-core",
+                "document",
                 "plan",
                 "server",
                 "storage",

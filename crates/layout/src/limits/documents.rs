@@ -16,6 +16,9 @@ pub const MAX_CURSORS: usize = 10_000;
 pub const MAX_CURSOR_BYTES: usize = 512 << 20;
 /// After so long without a request for it a cursor ends, as in MongoDB: 10 minutes.
 pub const CURSOR_IDLE_MS: u64 = 600_000;
+/// After so long without progress the unfinished result of `$out` goes away: 10 minutes, as long as a cursor
+/// may wait.
+pub const UNFINISHED_OUT_MS: u64 = CURSOR_IDLE_MS;
 /// Documents of the first batch of a query that asks for no number, as in MongoDB.
 pub const FIRST_BATCH_DOCUMENTS: usize = 101;
 /// Bytes of documents in one step of an insertion: what a shard takes in at once.

@@ -1,16 +1,20 @@
 //! `aggregate`.
 
+use super::count::CountedGroup;
 use super::cursor::{FirstBatch, first_batch_size};
 use super::find::{hint_of, no_collation, variables_of};
-use super::{Right, Spec};
+use super::merge::Merging;
+use super::out::Out;
+use super::write::refuse_bypass;
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
 use crate::query::{Query, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context};
-use bson::RawDocument;
+use crate::spec::{Right, Spec};
 use bson::raw::RawBsonRef;
-use remora_document::Pipeline;
+use bson::{RawArray, RawDocument};
+use remora_document::{Pipeline, Sink};
 
 pub(super) static COMMANDS: &[Spec] = &[Spec {
     names: &["aggregate"],
@@ -51,12 +55,12 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
         }
     };
     let size = first_batch_size(size)?;
+    if command.bool("apiStrict")? == Some(true) {
+        only_stable(stages)?;
+    }
     let variables = variables_of(command, context)?;
     let pipeline = Pipeline::parse(stages, &variables)?;
     let refuse = |text: &'static str| Err(CommandError::new(ErrorCode::CommandNotSupported, text));
-    if pipeline.sink().is_some() {
-        return refuse("$out and $merge are not supported");
-    }
     let source = pipeline.source();
     if source.geo_near.is_some() {
         return refuse("$geoNear is not supported: there are no indexes of places yet");
@@ -78,6 +82,47 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
         limit: source.limit,
         variables: command.document("let")?.map(RawDocument::to_owned),
     };
+    let sink = pipeline.sink().cloned();
+    if sink.is_some() {
+        refuse_bypass(command)?;
+    } else if size > 0
+        && let Some(counted) = CountedGroup::of(stages, &wanted)
+    {
+        return Begun::running(counted);
+    }
     let query = Query::pipeline(wanted, pipeline)?;
+    match sink {
+        None => {}
+        Some(Sink::Out { database, collection }) => {
+            let database = database.as_deref().unwrap_or(command.database());
+            return Begun::running(Out::new(query, (database, &collection), context)?);
+        }
+        Some(Sink::Merge(merge)) => {
+            return Begun::running(Merging::new(query, (merge, variables), command.database())?);
+        }
+    }
     Begun::running(FirstBatch::new(query, (size, false, false), context))
+}
+
+/// Refuses stages that are not in the Stable API.
+fn only_stable(stages: &RawArray) -> Result<(), CommandError> {
+    const OTHERS: &[&str] = &[
+        "$currentOp",
+        "$indexStats",
+        "$listLocalSessions",
+        "$listSessions",
+        "$planCacheStats",
+        "$search",
+    ];
+    let documents = stages.into_iter().flatten().filter_map(|stage| stage.as_document());
+    let mut names = documents.filter_map(|stage| stage.iter().next()?.ok());
+    match names.find(|(name, _)| OTHERS.contains(&name.as_str())) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let name = name.as_str();
+            let text =
+                format!("stage {name} is not allowed with 'apiStrict: true' in API Version 1");
+            Err(CommandError::new(ErrorCode::ApiStrictError, text))
+        }
+    }
 }

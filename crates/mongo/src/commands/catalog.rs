@@ -2,11 +2,11 @@
 
 use super::cursor::write_whole_batch;
 use super::find::no_collation;
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::{check_database, namespace, only_fields};
 use crate::reply::{CommandError, ErrorCode};
-use crate::running::{Begun, Context, Running, Step, ask, done, ok_body, refusal, some};
+use crate::running::{Begun, Context, Running, Step, ask, ask_key, done, ok_body, refusal, some};
+use crate::spec::{Right, Spec};
 use crate::writer::write_document;
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};
@@ -86,16 +86,18 @@ pub(super) static COMMANDS: &[Spec] = &[
     },
 ];
 
-fn namespace_of(command: &Command<'_>) -> Result<Vec<u8>, CommandError> {
+pub(super) fn namespace_of(command: &Command<'_>) -> Result<Vec<u8>, CommandError> {
     namespace(command.database(), command.collection()?)
 }
 
-fn describe(namespace: &[u8]) -> Step {
+pub(super) fn describe(namespace: &[u8]) -> Step {
     ask(namespace, CollectionCommand::Describe)
 }
 
 /// What a shard says of a collection; none if it is not there.
-fn described(answer: Option<OwnedReply>) -> Result<Option<RawDocumentBuf>, CommandError> {
+pub(super) fn described(
+    answer: Option<OwnedReply>,
+) -> Result<Option<RawDocumentBuf>, CommandError> {
     let answer = some(answer)?;
     match answer.status {
         Status::NotFound => Ok(None),
@@ -107,11 +109,11 @@ fn described(answer: Option<OwnedReply>) -> Result<Option<RawDocumentBuf>, Comma
     }
 }
 
-fn senseless() -> CommandError {
+pub(super) fn senseless() -> CommandError {
     CommandError::new(ErrorCode::InternalError, "a shard's answer makes no sense")
 }
 
-fn not_found() -> CommandError {
+pub(super) fn not_found() -> CommandError {
     CommandError::new(ErrorCode::NamespaceNotFound, "ns not found")
 }
 
@@ -242,10 +244,8 @@ fn drop_collection(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, 
 }
 
 /// The question that removes a key.
-fn remove(key: &[u8]) -> Step {
-    let mut question = Vec::new();
-    Question::Del { key }.encode_within(Database::ZERO, 0, &mut question);
-    Step::Ask { key: key.to_vec(), question }
+pub(super) fn remove(key: &[u8]) -> Step {
+    ask_key(key, &Question::Del { key })
 }
 
 impl Running for Drop {
@@ -277,13 +277,13 @@ impl Running for Drop {
     }
 }
 
-fn indexes_of(told: &RawDocument) -> impl Iterator<Item = &RawDocument> {
+pub(super) fn indexes_of(told: &RawDocument) -> impl Iterator<Item = &RawDocument> {
     let indexes = told.get_array("indexes").ok().into_iter().flatten();
     indexes.filter_map(Result::ok).filter_map(|index| index.as_document())
 }
 
 /// Finds the keys of collections, of one shard after the other.
-struct Names {
+pub(super) struct Names {
     prefix: Vec<u8>,
     shard: usize,
     place: u32,
@@ -294,12 +294,17 @@ struct Names {
 const SCANNED: u32 = 1000;
 
 impl Names {
-    fn of(prefix: Vec<u8>) -> Self {
+    pub(super) fn of(prefix: Vec<u8>) -> Self {
         Self { prefix, shard: 0, place: 0, found: Vec::new() }
     }
 
+    /// Takes the keys that were found.
+    pub(super) fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.found)
+    }
+
     /// The next question; none once all are found.
-    fn next(
+    pub(super) fn next(
         &mut self,
         answer: Option<OwnedReply>,
         context: &Context<'_>,
@@ -358,7 +363,7 @@ impl Running for DropDatabase {
             if let Some(step) = names.next(answer, context)? {
                 return Ok(step);
             }
-            self.left = std::mem::take(&mut names.found).into();
+            self.left = names.take().into();
             (self.names, self.any) = (None, !self.left.is_empty());
         } else {
             done(answer)?;
@@ -437,7 +442,7 @@ impl Running for ListCollections {
             if let Some(step) = names.next(answer, context)? {
                 return Ok(step);
             }
-            self.left = std::mem::take(&mut names.found).into();
+            self.left = names.take().into();
             self.names = None;
         } else if let Some(name) = self.asked.take()
             && let Some(told) = described(answer)?
@@ -493,7 +498,7 @@ impl Running for ListDatabases {
             if let Some(step) = names.next(answer, context)? {
                 return Ok(step);
             }
-            self.left = std::mem::take(&mut names.found).into();
+            self.left = names.take().into();
             self.names = None;
         } else if let Some(database) = self.asked.take()
             && let Some(told) = described(answer)?
@@ -538,7 +543,7 @@ impl Running for ListDatabases {
 struct CreateIndexes {
     namespace: Vec<u8>,
     specs: VecDeque<RawDocumentBuf>,
-    current: Option<(RawDocumentBuf, Option<Vec<u8>>)>,
+    current: Option<IndexStep>,
     /// How many there were; none if the collection was not there.
     before: Option<usize>,
     made: usize,
@@ -573,16 +578,30 @@ fn create_indexes(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, C
 }
 
 impl CreateIndexes {
-    fn question(&self, (spec, at): &(RawDocumentBuf, Option<Vec<u8>>)) -> Step {
-        let mut request = Vec::new();
-        write_document(&mut request, |fields| {
-            fields.raw_document(cstr!("spec"), spec);
-            if let Some(at) = at {
-                fields.binary(cstr!("at"), at);
-            }
-        });
-        ask(&self.namespace, CollectionCommand::CreateIndex { request: &request })
+    fn question(&self, of: &IndexStep) -> Step {
+        ask_index(&self.namespace, of)
     }
+}
+
+/// An index that is being made, and where its next step begins.
+pub(super) type IndexStep = (RawDocumentBuf, Option<Vec<u8>>);
+
+/// The question for the next step of an index.
+pub(super) fn ask_index(namespace: &[u8], (spec, at): &IndexStep) -> Step {
+    let mut request = Vec::new();
+    write_document(&mut request, |fields| {
+        fields.raw_document(cstr!("spec"), spec);
+        if let Some(at) = at {
+            fields.binary(cstr!("at"), at);
+        }
+    });
+    ask(namespace, CollectionCommand::CreateIndex { request: &request })
+}
+
+/// Where an index's next step begins; none once it is made.
+pub(super) fn index_goes_on(answer: &OwnedReply) -> Option<Vec<u8>> {
+    let told = RawDocument::from_bytes(answer.value.as_deref()?).ok()?;
+    told.get_binary("at").ok().map(|at| at.bytes.to_vec())
 }
 
 impl Running for CreateIndexes {
@@ -598,10 +617,7 @@ impl Running for CreateIndexes {
             None => self.before = described(answer)?.map(|told| indexes_of(&told).count()),
             Some((spec, _)) => {
                 let answer = done(answer)?;
-                let told =
-                    answer.value.as_deref().and_then(|told| RawDocument::from_bytes(told).ok());
-                let at =
-                    told.and_then(|told| told.get_binary("at").ok()).map(|at| at.bytes.to_vec());
+                let at = index_goes_on(&answer);
                 if at.is_some() {
                     let current = (spec, at);
                     let question = self.question(&current);

@@ -1,6 +1,5 @@
 //! Batches of cursors: the first one, `getMore`, `killCursors`.
 
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::cursors::{Cursor, Killed};
 use crate::fields::namespace;
@@ -8,6 +7,7 @@ use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::query::{Batch, Query};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, MongoServer, Running, Step, ok_body};
+use crate::spec::{Right, Spec};
 use bson::{RawDocumentBuf, cstr};
 use remora_frontend::OwnedReply;
 use remora_layout::limits::FIRST_BATCH_DOCUMENTS;

@@ -1,11 +1,12 @@
 //! Commands about the server and the connection.
 
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context};
+use crate::spec::{Right, Spec};
 use bson::cstr;
+use bson::raw::CStr;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec {
@@ -31,9 +32,15 @@ pub(super) static COMMANDS: &[Spec] = &[
     },
     Spec {
         names: &["getParameter"],
-        summary: "Tells a parameter: featureCompatibilityVersion, or authenticationMechanisms.",
+        summary: "Tells a parameter: featureCompatibilityVersion, authenticationMechanisms, and two that never change.",
         right: Right::Login,
-        fields: &["featureCompatibilityVersion", "authenticationMechanisms", "allParameters"],
+        fields: &[
+            "featureCompatibilityVersion",
+            "authenticationMechanisms",
+            "enableTestCommands",
+            "requireApiVersion",
+            "allParameters",
+        ],
         begin: get_parameter,
     },
     Spec {
@@ -42,6 +49,13 @@ pub(super) static COMMANDS: &[Spec] = &[
         right: Right::Login,
         fields: &["repl", "metrics", "locks", "mirroredReads", "latchAnalysis"],
         begin: server_status,
+    },
+    Spec {
+        names: &["getLog"],
+        summary: "Gives warnings of the start, of which there are none: the program's log is its standard error.",
+        right: Right::Login,
+        fields: &[],
+        begin: get_log,
     },
     Spec {
         names: &["endSessions"],
@@ -109,12 +123,20 @@ fn connection_status(_: &Command<'_>, context: &mut Context<'_>) -> Result<Begun
     })
 }
 
+/// Parameters that the server has, each with a value that never changes.
+const PARAMETERS: &[(&CStr, bool)] = &[
+    // Commands that are for tests of MongoDB alone, such as those of fail points.
+    (cstr!("enableTestCommands"), false),
+    (cstr!("requireApiVersion"), false),
+];
+
 fn get_parameter(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
     let all = command.first().as_str() == Some("*") || command.bool("allParameters")? == Some(true);
     let wants = |name: &str| all || command.get(name).is_some();
     let (version, mechanisms) =
         (wants("featureCompatibilityVersion"), wants("authenticationMechanisms"));
-    if !version && !mechanisms {
+    let others: Vec<_> = PARAMETERS.iter().filter(|(name, _)| wants(name.as_str())).collect();
+    if !version && !mechanisms && others.is_empty() {
         return Err(CommandError::new(ErrorCode::InvalidOptions, "no option found to get"));
     }
     Begun::reply(|reply| {
@@ -129,7 +151,27 @@ fn get_parameter(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, Co
                 names.str(crate::scram::MECHANISM);
             });
         }
+        others.iter().for_each(|(name, value)| reply.bool(name, *value));
     })
+}
+
+fn get_log(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
+    const WARNINGS: &str = "startupWarnings";
+    match command.first().as_str() {
+        Some("*") => Begun::reply(|reply| reply.array(cstr!("names"), |names| names.str(WARNINGS))),
+        Some(WARNINGS) => Begun::reply(|reply| {
+            reply.i32(cstr!("totalLinesWritten"), 0);
+            reply.array(cstr!("log"), |_| {});
+        }),
+        Some(other) => {
+            let text = format!("no log named '{other}'");
+            Err(CommandError::new(ErrorCode::OperationFailed, text))
+        }
+        None => {
+            let text = "BSON field 'getLog.getLog' is the wrong type, expected type 'string'";
+            Err(CommandError::new(ErrorCode::TypeMismatch, text))
+        }
+    }
 }
 
 fn server_status(_: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, CommandError> {

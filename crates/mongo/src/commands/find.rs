@@ -1,19 +1,16 @@
-//! `find`, `count` and `distinct`.
+//! `find` and `distinct`.
 
 use super::cursor::{FirstBatch, first_batch_size};
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::namespace;
-use crate::query::{Query, Search, Wanted, write_hint};
+use crate::query::{Query, Search, Wanted};
 use crate::reply::{CommandError, ErrorCode};
-use crate::running::{Begun, Context, Running, Step, ask, done, ok_body};
-use crate::writer::write_document;
+use crate::running::{Begun, Context, Running, Step, done, ok_body};
+use crate::spec::{Right, Spec};
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};
 use remora_document::{Distinct, Variables};
 use remora_frontend::OwnedReply;
-use remora_protocol::Items;
-use remora_protocol::collection::CollectionCommand;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec {
@@ -35,13 +32,6 @@ pub(super) static COMMANDS: &[Spec] = &[
             "let",
         ],
         begin: find,
-    },
-    Spec {
-        names: &["count"],
-        summary: "Counts documents.",
-        right: Right::Collection("doc.find"),
-        fields: &["query", "skip", "limit", "hint", "collation", "fields"],
-        begin: count,
     },
     Spec {
         names: &["distinct"],
@@ -168,60 +158,5 @@ impl Running for Distincts {
         }
         let values = self.values.values();
         Ok(Step::Done(ok_body(|reply| reply.raw_array(cstr!("values"), values))))
-    }
-}
-
-struct Count {
-    namespace: Vec<u8>,
-    filter: RawDocumentBuf,
-    hint: Option<RawDocumentBuf>,
-    skip: u64,
-    limit: Option<u64>,
-    found: u64,
-    at: Option<Vec<u8>>,
-}
-
-fn count(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
-    let Wanted { namespace, filter, hint, skip, .. } = wanted(command, "query")?;
-    let limit = command.i64("limit")?.unwrap_or(0);
-    let limit = (limit != 0).then(|| limit.unsigned_abs());
-    Begun::running(Count { namespace, filter, hint, skip, limit, found: 0, at: None })
-}
-
-impl Running for Count {
-    fn next(
-        &mut self,
-        answer: Option<OwnedReply>,
-        _: &mut Context<'_>,
-    ) -> Result<Step, CommandError> {
-        let mut is_over = false;
-        if answer.is_some() {
-            let answer = done(answer)?;
-            self.found += answer.number.max(0) as u64;
-            let head = answer.value.as_deref().and_then(|list| Items::split(list)?.0);
-            let head = head.and_then(|head| RawDocument::from_bytes(head).ok());
-            self.at = head.and_then(|head| head.get_binary("at").ok()).map(|at| at.bytes.to_vec());
-            is_over = self.at.is_none();
-        }
-        let wanted = self.limit.map(|limit| limit + self.skip);
-        if is_over || wanted.is_some_and(|wanted| self.found >= wanted) {
-            let found = wanted.map_or(self.found, |wanted| self.found.min(wanted));
-            let found = found.saturating_sub(self.skip);
-            return Ok(Step::Done(ok_body(|reply| reply.count(cstr!("n"), found))));
-        }
-        let mut request = Vec::new();
-        write_document(&mut request, |fields| {
-            fields.raw_document(cstr!("filter"), &self.filter);
-            fields.bool(cstr!("count"), true);
-            write_hint(fields, self.hint.as_deref());
-            if let Some(wanted) = wanted {
-                let left = i64::try_from(wanted - self.found).unwrap_or(i64::MAX);
-                fields.i64(cstr!("limit"), left);
-            }
-            if let Some(at) = &self.at {
-                fields.binary(cstr!("at"), at);
-            }
-        });
-        Ok(ask(&self.namespace, CollectionCommand::Find { request: &request }))
     }
 }

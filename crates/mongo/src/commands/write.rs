@@ -4,13 +4,13 @@
 //! changes a bounded number of documents in one.
 
 use super::find::{hint_of, no_collation, sort_of, variables_of};
-use super::{Right, Spec};
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
 use crate::limits::MAX_WRITE_BATCH;
 use crate::query::{Search, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body, refusal, some};
+use crate::spec::{Right, Spec};
 use crate::writer::DocumentWriter;
 use bson::raw::RawBsonRef;
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, cstr};
@@ -75,6 +75,7 @@ impl Failure {
         failure.append(cstr!("index"), index as i32);
         failure.append(cstr!("code"), error.number);
         failure.append(cstr!("errmsg"), error.message.as_ref());
+        error.further().for_each(|(name, value)| failure.append(name, value));
         Self(failure)
     }
 
@@ -108,7 +109,7 @@ fn write_failures(reply: &mut DocumentWriter<'_>, failures: &[Failure]) {
     }
 }
 
-fn refuse_bypass(command: &Command<'_>) -> Result<(), CommandError> {
+pub(super) fn refuse_bypass(command: &Command<'_>) -> Result<(), CommandError> {
     match command.bool("bypassDocumentValidation")? {
         Some(true) => {
             let text = "bypassDocumentValidation is not supported: validators are always kept to";
@@ -189,7 +190,7 @@ fn batch_size(count: usize) -> CommandError {
 }
 
 /// The document with an `_id` as its first field, if it is not that already.
-fn with_id(
+pub(super) fn with_id(
     document: &RawDocument,
     context: &mut Context<'_>,
 ) -> Result<Option<RawDocumentBuf>, CommandError> {
@@ -298,7 +299,7 @@ pub(super) struct Change {
     /// All of the request but where the next step begins.
     request: RawDocumentBuf,
     at: Option<Vec<u8>>,
-    matched: u64,
+    pub(super) matched: u64,
     modified: u64,
     upserted: Option<RawBson>,
     document: Option<RawDocumentBuf>,
@@ -310,7 +311,7 @@ impl Change {
         Self { request, at: None, matched: 0, modified: 0, upserted: None, document: None, removes }
     }
 
-    fn question(&self, namespace: &[u8]) -> Step {
+    pub(super) fn question(&self, namespace: &[u8]) -> Step {
         let mut request = self.request.clone();
         if let Some(at) = &self.at {
             let at =
@@ -321,7 +322,7 @@ impl Change {
     }
 
     /// Takes the answer to a step. True if it was the last one.
-    fn take(&mut self, answer: &OwnedReply) -> Result<bool, CommandError> {
+    pub(super) fn take(&mut self, answer: &OwnedReply) -> Result<bool, CommandError> {
         self.matched += answer.number.max(0) as u64;
         let senseless =
             || CommandError::new(ErrorCode::InternalError, "a shard's answer makes no sense");
@@ -335,9 +336,7 @@ impl Change {
             self.document = Some(document.to_owned());
         }
         if let Ok(error) = told.get_document("error") {
-            let number = error.get_i32("code").unwrap_or(ErrorCode::InternalError.number());
-            let text = error.get_str("errmsg").unwrap_or_default().to_owned();
-            return Err(CommandError::numbered(number, text));
+            return Err(CommandError::described(error));
         }
         self.at = told.get_binary("at").ok().map(|at| at.bytes.to_vec());
         Ok(self.at.is_none())
@@ -454,15 +453,15 @@ fn update_of(
     only_fields(
         part,
         of,
-        &["q", "u", "multi", "upsert", "arrayFilters", "hint", "collation", "c", "sort"],
+        &["q", "u", "multi", "upsert", "arrayFilters", "hint", "collation", "c"],
     )?;
     let filter = needed(part, of, "q")?
         .as_document()
         .ok_or_else(|| wrong_type("update.updates.q", "object"))?;
     let update = needed(part, of, "u")?;
     no_collation(part.get_document("collation").ok())?;
-    if part.get("c").ok().flatten().is_some() || part.get("sort").ok().flatten().is_some() {
-        let text = "constants and sorts of updates are not supported";
+    if part.get("c").ok().flatten().is_some() {
+        let text = "constants of updates are not supported: let has variables";
         return Err(CommandError::new(ErrorCode::InvalidOptions, text));
     }
     let (multi, upsert) = (truth(part, "multi")?, truth(part, "upsert")?);

@@ -1,5 +1,6 @@
-//! `remora export`: a tree of places into a file that `remora import` reads.
+//! `remora export`: a tree of places, or a collection of documents, into a file that `remora import` reads.
 
+mod documents;
 mod format;
 mod pbf;
 mod properties;
@@ -34,6 +35,8 @@ const OUTSTANDING: usize = 64;
 pub enum ExportCommand {
     /// The objects of a tree of places.
     Places(ExportArgs),
+    /// The documents of a collection.
+    Documents(documents::DocumentArgs),
 }
 
 /// Flags of `remora export places`.
@@ -57,30 +60,20 @@ pub struct ExportArgs {
 
 /// Runs an export.
 pub fn run(command: ExportCommand) -> anyhow::Result<()> {
-    let ExportCommand::Places(args) = command;
+    match command {
+        ExportCommand::Places(args) => places(&args),
+        ExportCommand::Documents(args) => documents::run(&args),
+    }
+}
+
+fn places(args: &ExportArgs) -> anyhow::Result<()> {
     let shown = args.to.display();
     let Some(format) = args.format.or_else(|| ExportFormat::of(&args.to)) else {
         return Err(usage(format!(
             "{shown} does not tell by its name how to write it: name a --format"
         )));
     };
-    let written = if args.to == Path::new("-") {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let written = export(&args, format, &std::env::temp_dir(), &mut out)?;
-        out.flush()?;
-        written
-    } else {
-        let parent = args.to.parent().filter(|parent| *parent != Path::new(""));
-        let parent = parent.unwrap_or(Path::new("."));
-        let file = NamedTempFile::new_in(parent)
-            .map_err(|error| usage(format!("cannot write {shown}: {error}")))?;
-        let mut out = BufWriter::new(file);
-        let written = export(&args, format, parent, &mut out)?;
-        let file = out.into_inner().with_context(|| format!("writing {shown}"))?;
-        readable(file.as_file())?;
-        file.persist(&args.to).with_context(|| format!("writing {shown}"))?;
-        written
-    };
+    let written = to_file(&args.to, |spool, out| export(args, format, spool, out))?;
     let mut told = std::io::stderr();
     writeln!(told, "{}: {} objects", args.tree, written.count)?;
     if written.without > 0 {
@@ -91,6 +84,31 @@ pub fn run(command: ExportCommand) -> anyhow::Result<()> {
         0 => Ok(()),
         refused => bail!("{refused} objects cannot be written so; all others are in {shown}"),
     }
+}
+
+/// Writes a file, which appears when it is complete; - is standard output. `write` is given a directory for
+/// nameless files.
+fn to_file<R>(
+    to: &Path,
+    write: impl FnOnce(&Path, &mut dyn Write) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
+    let shown = to.display();
+    if to == Path::new("-") {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        let written = write(&std::env::temp_dir(), &mut out)?;
+        out.flush()?;
+        return Ok(written);
+    }
+    let parent = to.parent().filter(|parent| *parent != Path::new(""));
+    let parent = parent.unwrap_or(Path::new("."));
+    let file = NamedTempFile::new_in(parent)
+        .map_err(|error| usage(format!("cannot write {shown}: {error}")))?;
+    let mut out = BufWriter::new(file);
+    let written = write(parent, &mut out)?;
+    let file = out.into_inner().with_context(|| format!("writing {shown}"))?;
+    readable(file.as_file())?;
+    file.persist(to).with_context(|| format!("writing {shown}"))?;
+    Ok(written)
 }
 
 /// The result of an export.
@@ -118,7 +136,7 @@ fn export(
     args: &ExportArgs,
     format: ExportFormat,
     spool: &Path,
-    out: &mut impl Write,
+    mut out: &mut dyn Write,
 ) -> anyhow::Result<Written> {
     let mut session = args.server.session(args.transport)?;
     let name = args.tree.as_bytes();
@@ -143,9 +161,9 @@ fn export(
                 ObjectId::Name(_) => None,
             });
             let greatest = numbers.max().unwrap_or(0);
-            Writer::Pbf(Box::new(Pbf::begin(out, greatest, spool)?))
+            Writer::Pbf(Box::new(Pbf::begin(&mut out, greatest, spool)?))
         }
-        _ => Writer::begin(format, info.with_geometry > 0, out)?,
+        _ => Writer::begin(format, info.with_geometry > 0, &mut out)?,
     };
     let mut count = 0;
     for chunk in objects.chunks(OUTSTANDING) {

@@ -1,9 +1,10 @@
-//! `remora import`: files of objects into a tree of places.
+//! `remora import`: files of objects into a tree of places, and files of documents into a collection.
 //!
 //! Invariant: every object of the file is in the tree or is counted as refused, with its reason; a
 //! refusal does not affect other objects.
 
 pub mod boxes;
+pub mod documents;
 pub mod geojson;
 pub mod intake;
 pub mod osm;
@@ -31,6 +32,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub enum ImportCommand {
     /// Objects with a place each, into a tree of places.
     Places(Box<ImportArgs>),
+    /// Documents, into a collection.
+    Documents(documents::DocumentArgs),
 }
 
 /// How a file is written.
@@ -133,7 +136,13 @@ pub struct ImportArgs {
 /// Runs an import. Objects that were refused make it fail, after the others
 /// are in.
 pub fn run(command: ImportCommand) -> anyhow::Result<()> {
-    let ImportCommand::Places(args) = command;
+    match command {
+        ImportCommand::Places(args) => places(&args),
+        ImportCommand::Documents(args) => documents::run(&args),
+    }
+}
+
+fn places(args: &ImportArgs) -> anyhow::Result<()> {
     if !(MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&args.capacity) {
         return Err(usage(format!(
             "--capacity: {} is not in {MIN_NODE_ENTRIES}..={MAX_NODE_ENTRIES}",
@@ -149,12 +158,12 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
     args.check(format)?;
     let bar = progress_bar(&args.file);
     let input = Input::open(&args.file, format, &bar)?;
-    let mut sink = NewTree::begin(&args)?;
+    let mut sink = NewTree::begin(args)?;
     let began = Instant::now();
     let mut intake = Intake::new(&mut sink, |objects| {
         bar.set_message(format!("{objects} objects"));
     });
-    let read = read(&args, input, &mut intake);
+    let read = read(args, input, &mut intake);
     // Requests sent before an error count too.
     let settled = intake.settle();
     let summary = intake.finish(began.elapsed());
@@ -223,7 +232,7 @@ fn read<S: Sink>(
 }
 
 /// Shows how far the file is read, where standard error is a terminal.
-fn progress_bar(file: &Path) -> ProgressBar {
+pub(super) fn progress_bar(file: &Path) -> ProgressBar {
     match std::fs::metadata(file) {
         Ok(metadata) if metadata.is_file() => {
             let style = "{wide_bar} {bytes}/{total_bytes} {msg} {eta}";

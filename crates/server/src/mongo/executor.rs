@@ -3,11 +3,11 @@
 //! Invariants: a connection has one command under way, and its next message waits; what a command does in
 //! one turn of the thread is bounded; a reply leaves once what it tells is durable.
 
-use super::login;
 use crate::client_memory::HeldMemory;
 use crate::resp::ShardHost;
 use crate::users::UserTable;
 use remora_acl::{DEFAULT_USER, User};
+use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_frontend::{
     Executor, Here, Job, ManyKeys, News, OwnedReply, Question, Responder, ShardPort, Token,
     Waiting, What,
@@ -22,8 +22,8 @@ use remora_mongo::hello::{HelloReply, HelloRequest};
 use remora_mongo::running::{Begun, Context, MongoServer, Running, Step};
 use remora_mongo::wire::{Body, Compressor, Message, Parsed, WireError, compress, parse};
 use remora_mongo::{Command, CommandError, Envelope, ErrorCode};
-use remora_protocol::Command as Asked;
 use remora_protocol::message::Status;
+use remora_protocol::{Command as Asked, Reply};
 use remora_resp::table::asked;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub(super) struct Commands {
 
 struct UnderWay {
     running: Box<dyn Running>,
+    /// A key that gets another name. It runs to its end even if the connection is closed.
+    moving: Option<Moving>,
     common: Common,
     replies: Replies,
     user: Option<Vec<u8>>,
@@ -146,7 +148,7 @@ impl<'a> MongoExecutor<'a> {
                 replies.compressor = None;
                 self.hello(responder, command).map(Turn::Reply)
             }
-            Ok(command) if login::NAMES.contains(&command.name()) => {
+            Ok(command) if LOGIN_COMMANDS.contains(&command.name()) => {
                 // Nothing of a login is compressed, as a reply's length would tell of it.
                 replies.compressor = None;
                 let reply = self.login(responder, command);
@@ -203,7 +205,7 @@ impl<'a> MongoExecutor<'a> {
             Begun::Reply(body) => return Ok(Turn::Reply(Ok(body))),
             Begun::Running(running) => running,
         };
-        let mut under_way = UnderWay { running, common, replies, user };
+        let mut under_way = UnderWay { running, moving: None, common, replies, user };
         let token = responder.token(self.host.home(), self.host.home(), 0);
         let is_quiet = responder.may_hold() && responder.is_quiet(self.host.home());
         let turn = self.go_on(&mut under_way, (None, token, is_quiet));
@@ -269,6 +271,12 @@ impl<'a> MongoExecutor<'a> {
     ) -> Turn {
         let server = self.server();
         for step in 0.. {
+            if of.moving.is_some() {
+                answer = match self.go_on_moving(of, answer.take(), token) {
+                    Ok(reply) => Some(reply),
+                    Err(asked) => return Turn::Asked(asked),
+                };
+            }
             if of.common.until_ms.is_some_and(|until_ms| self.host.now_ms() > until_ms) {
                 let text = "operation exceeded time limit";
                 return Turn::Reply(Err(CommandError::new(ErrorCode::MaxTimeMsExpired, text)));
@@ -282,13 +290,15 @@ impl<'a> MongoExecutor<'a> {
                     (shard, Some(hash), question)
                 }
                 Ok(Step::AskShard(shard, question)) => (shard, None, question),
-                Ok(Step::Yield) => {
-                    // A job of its own shard comes after those of others that wait.
-                    let mut question = Vec::new();
-                    let nothing = Asked::Exists { key: b"." };
-                    nothing.encode_within(Database::ZERO, 0, &mut question);
-                    (self.host.home(), None, question)
+                Ok(Step::Move { from, to, replaces }) => {
+                    match self.begin_move(of, (&from, &to, replaces), token) {
+                        Ok(turn) => return turn,
+                        Err(status) => answer = Some(OwnedReply::status(status)),
+                    }
+                    continue;
                 }
+                // A job of its own shard comes after those of others that wait.
+                Ok(Step::Yield) => (self.host.home(), None, nothing()),
             };
             if let Some(error) = self.denied(of.user.as_deref(), &question) {
                 return Turn::Reply(Err(error));
@@ -313,6 +323,64 @@ impl<'a> MongoExecutor<'a> {
             return Turn::Asked(asked);
         }
         unreachable!("the loop ends by itself")
+    }
+
+    /// Begins to give a key another name, unless the server does not do that now.
+    fn begin_move(
+        &mut self,
+        of: &mut UnderWay,
+        (from, to, replaces): (&[u8], &[u8], bool),
+        token: Token,
+    ) -> Result<Turn, Status> {
+        let (database, keeps) = (Database::ZERO, false);
+        // The user needs the right to the whole, and none to its steps.
+        let mut whole = Vec::new();
+        let transfer = Asked::Transfer { key: from, to, database, replaces, keeps };
+        transfer.encode_within(database, 0, &mut whole);
+        if let Some(error) = self.denied(of.user.as_deref(), &whole) {
+            return Ok(Turn::Reply(Err(error)));
+        }
+        if let Some(status) = self.refusal(&whole) {
+            return Err(status);
+        }
+        let place = |key: &[u8]| KeyAt {
+            key: key.into(),
+            database,
+            shard: self.host.route(database, key).1,
+        };
+        let moving = Moving::new(place(from), place(to), How { replaces, keeps });
+        let (shard, command) = moving.first();
+        let mut question = Vec::new();
+        command.encode_within(database, 0, &mut question);
+        of.moving = Some(moving);
+        Ok(Turn::Asked(self.hand(shard, question, token)))
+    }
+
+    /// The next step of such a move, or its answer.
+    fn go_on_moving(
+        &mut self,
+        of: &mut UnderWay,
+        answer: Option<OwnedReply>,
+        token: Token,
+    ) -> Result<OwnedReply, Question> {
+        let answer = answer.unwrap_or(OwnedReply::status(Status::NotFound));
+        let Some(moving) = &mut of.moving else { return Ok(answer) };
+        let OwnedReply { status, number, ref value, .. } = answer;
+        let reply = Reply { number, value: value.as_deref(), ..Reply::status(status) };
+        match moving.next(&reply) {
+            moving::Next::Ask(shard, question) => Err(self.hand(shard, question, token)),
+            moving::Next::Done(status, number) => {
+                of.moving = None;
+                Ok(OwnedReply { number, ..OwnedReply::status(status) })
+            }
+        }
+    }
+
+    /// Gives a question to a shard, as a job of its own.
+    fn hand(&mut self, shard: usize, question: Vec<u8>, token: Token) -> Question {
+        let asked = asked_of(&question, shard);
+        self.host.hand(shard, Job::execute(question, Token { shard, ..token }));
+        asked
     }
 
     /// Why the server does not do this now, as a replica or as one that has lost its lease.
@@ -340,8 +408,18 @@ impl<'a> MongoExecutor<'a> {
     }
 }
 
+/// The commands of `login`, which clients use before they have logged in.
+const LOGIN_COMMANDS: [&str; 3] = ["saslStart", "saslContinue", "logout"];
+
 /// A buffer for messages that were compressed is kept up to this size.
 const KEPT_BYTES: usize = 256 << 10;
+
+/// A question that asks for nothing.
+fn nothing() -> Vec<u8> {
+    let mut question = Vec::new();
+    Asked::Exists { key: b"." }.encode_within(Database::ZERO, 0, &mut question);
+    question
+}
 
 fn asked_of(question: &[u8], shard: usize) -> Question {
     let is_write = Asked::decode_within(question).is_ok_and(|(_, command, _)| command.is_write());
@@ -417,7 +495,7 @@ impl Executor for MongoExecutor<'_> {
 
     fn take(&mut self, token: Token, reply: OwnedReply, is_there: bool) -> Option<OwnedReply> {
         let mut of = self.commands.under_way.remove(&token.serial)?;
-        if !is_there {
+        if !is_there && of.moving.is_none() {
             return None;
         }
         match self.go_on(&mut of, (Some(reply), token, false)) {
@@ -433,7 +511,9 @@ impl Executor for MongoExecutor<'_> {
     }
 
     fn forget(&mut self, responder: &Responder<Mongo>) {
-        self.commands.under_way.remove(&responder.serial());
+        if self.commands.under_way.get(&responder.serial()).is_some_and(|of| of.moving.is_none()) {
+            self.commands.under_way.remove(&responder.serial());
+        }
     }
 
     fn news(&mut self) -> News {

@@ -124,6 +124,3 @@ fn body(reply: Option<&SaslReply>) -> Vec<u8> {
     });
     body
 }
-
-/// The names of the commands here, which clients use before they have logged in.
-pub(super) const NAMES: [&str; 3] = ["saslStart", "saslContinue", "logout"];

@@ -33,10 +33,10 @@ tests() {
 status=0
 tests --collect-only "${names[@]/#/test/}" "${names[@]/#/test/asynchronous/}" >all
 for name in "${left_out[@]}"; do
-    grep --quiet --fixed-strings "$name" all || { echo "no test has the name: $name" && status=1; }
+    grep --quiet --fixed-strings "${name%\*}" all || { echo "no test has the name: $name" && status=1; }
 done
 for kind in test test/asynchronous; do
-    tests -r fEs "${left_out[@]/#/--deselect=}" "$@" "${names[@]/#/$kind/}" >said 2>&1 || status=1
+    LEFT_OUT=$here/not-applicable.txt tests -r fEs "$@" "${names[@]/#/$kind/}" >said 2>&1 || status=1
     cat said
     echo "pymongo, $kind: $(tail --lines 1 said)"
 done

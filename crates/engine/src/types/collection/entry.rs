@@ -61,6 +61,10 @@ pub(super) fn id_of(document: &RawDocument) -> Result<Vec<u8>, Failure> {
     encoded_id(value)
 }
 
+fn is_operator(name: &&str) -> bool {
+    name.starts_with('$')
+}
+
 /// The same of the value.
 pub(super) fn encoded_id(value: RawBsonRef<'_>) -> Result<Vec<u8>, Failure> {
     let of_type = match value {
@@ -72,6 +76,14 @@ pub(super) fn encoded_id(value: RawBsonRef<'_>) -> Result<Vec<u8>, Failure> {
     if !of_type.is_empty() {
         let text = format!("The '_id' value cannot be of type {of_type}");
         return Err(Failure::new(code::INVALID_ID_FIELD, text));
+    }
+    if let RawBsonRef::Document(of) = value
+        && let Some(name) = of.iter().flatten().map(|(name, _)| name.as_str()).find(is_operator)
+    {
+        let text = format!(
+            "_id fields may not contain '$'-prefixed fields: {name} is not valid for storage."
+        );
+        return Err(Failure::new(code::DOLLAR_PREFIXED_FIELD_NAME, text));
     }
     let mut id = Vec::new();
     encode(value, Direction::Ascending, &mut id)
@@ -108,6 +120,9 @@ mod tests {
         let code = |document| id_of(document).map_err(|failure| failure.code);
         assert_eq!(code(&rawdoc! { "a": 1 }), Err(53));
         assert_eq!(code(&rawdoc! { "_id": [1] }), Err(53));
+        assert_eq!(code(&rawdoc! { "_id": { "$a": 1 } }), Err(52));
+        assert_eq!(code(&rawdoc! { "_id": { "a": 1, "$b": 1 } }), Err(52));
+        assert!(code(&rawdoc! { "_id": { "a$": 1 } }).is_ok());
         assert!(code(&rawdoc! { "_id": "a".repeat(509) }).is_ok());
         assert_eq!(code(&rawdoc! { "_id": "a".repeat(510) }), Err(17280));
     }

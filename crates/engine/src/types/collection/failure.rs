@@ -11,6 +11,7 @@ pub(super) mod code {
     pub const FAILED_TO_PARSE: i32 = 9;
     pub const TYPE_MISMATCH: i32 = 14;
     pub const INVALID_BSON: i32 = 22;
+    pub const DOLLAR_PREFIXED_FIELD_NAME: i32 = 52;
     pub const INVALID_ID_FIELD: i32 = 53;
     pub const CANNOT_CREATE_INDEX: i32 = 67;
     pub const INVALID_OPTIONS: i32 = 72;
@@ -32,8 +33,8 @@ pub(super) mod code {
 pub(super) struct Failure {
     pub code: i32,
     pub text: String,
-    /// The fields of the index in which the key is there already, and its values.
-    pub duplicate: Option<Box<(Document, Document)>>,
+    /// Further fields of the reply, such as `keyPattern`.
+    pub fields: Option<Box<Document>>,
 }
 
 /// Why a request is not carried out.
@@ -49,7 +50,7 @@ pub(super) enum Refusal {
 
 impl Failure {
     pub fn new(code: i32, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), duplicate: None }
+        Self { code, text: text.into(), fields: None }
     }
 
     /// A second document has the key of a unique index.
@@ -65,17 +66,14 @@ impl Failure {
             String::from_utf8_lossy(collection),
             text_of_document(&values)
         );
-        let duplicate = Some(Box::new((pattern.clone(), values)));
-        Self { code: code::DUPLICATE_KEY, text, duplicate }
+        let fields = Some(Box::new(doc! { "keyPattern": pattern.clone(), "keyValue": values }));
+        Self { code: code::DUPLICATE_KEY, text, fields }
     }
 
     /// As a document of a reply.
     pub fn to_document(&self) -> Document {
         let mut document = doc! { "code": self.code, "errmsg": self.text.as_str() };
-        if let Some((pattern, values)) = self.duplicate.as_deref() {
-            document.insert("keyPattern", pattern.clone());
-            document.insert("keyValue", values.clone());
-        }
+        document.extend(self.fields.as_deref().cloned().unwrap_or_default());
         document
     }
 }

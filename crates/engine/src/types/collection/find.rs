@@ -103,7 +103,7 @@ fn explained(collection: &Collection, plans: &[QueryPlan]) -> Vec<Document> {
         let (ranges, keys) = (plan.ranges.len() as i64, plan.keys as i64);
         doc! {
             "index": plan.name(collection), "ranges": ranges, "keys": keys,
-            "reverse": plan.is_reverse, "sorted": plan.is_sorted, "exact": plan.is_exact,
+            "whole": plan.is_whole(), "partial": plan.is_partial(collection), "reverse": plan.is_reverse, "sorted": plan.is_sorted, "exact": plan.is_exact,
         }
     };
     plans.iter().map(tell).collect()

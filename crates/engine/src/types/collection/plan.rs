@@ -110,11 +110,25 @@ impl QueryPlan {
         }
     }
 
+    /// Whether it goes over all documents.
+    pub fn is_whole(&self) -> bool {
+        let is_all = |range: &KeyRange| range.from.is_empty() && range.to.is_empty();
+        matches!(self.source, Source::Ids) && self.ranges.iter().any(is_all)
+    }
+
     /// The name of its index.
     pub fn name<'c>(&self, collection: &'c Collection) -> &'c str {
         match self.source {
             Source::Ids => ID_INDEX,
             Source::Index(at) => &collection.indexes[at].spec.name,
+        }
+    }
+
+    /// Whether it has only the documents that match a filter.
+    pub fn is_partial(&self, collection: &Collection) -> bool {
+        match self.source {
+            Source::Ids => false,
+            Source::Index(at) => collection.indexes[at].spec.partial.is_some(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The options of a collection: the filter that its documents have to match.
 
 use super::failure::{Failure, code};
-use bson::RawDocumentBuf;
 use bson::raw::{RawBsonRef, RawDocument};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use remora_document::{Filter, validate};
 
 /// The options, as they were given and parsed.
@@ -64,6 +64,27 @@ impl Settings {
         4 * self.document.as_bytes().len() as u64
     }
 
+    /// Which conditions of the validator a document does not meet.
+    fn details(&self, new: &RawDocument) -> Document {
+        let validator = self.document.get_document("validator").ok();
+        let mut unmet = Vec::new();
+        for (at, (name, value)) in validator.into_iter().flatten().flatten().enumerate() {
+            let mut clause = RawDocumentBuf::new();
+            clause.append(name, value);
+            let is_met = Filter::parse(&clause).is_ok_and(|filter| filter.matches(new));
+            let clause = Document::try_from(&*clause).unwrap_or_default();
+            if !is_met {
+                let operator = operator_of(name.as_str(), value);
+                let details = doc! { "operatorName": operator, "specifiedAs": clause };
+                unmet.push(doc! { "index": at as i32, "details": details });
+            }
+        }
+        match &unmet[..] {
+            [only] => only.get_document("details").cloned().unwrap_or_default(),
+            _ => doc! { "operatorName": "$and", "clausesNotSatisfied": unmet },
+        }
+    }
+
     /// # Errors
     /// The document, which takes the place of the other one, may not be stored.
     pub fn check(&self, new: &RawDocument, old: Option<&RawDocument>) -> Result<(), Failure> {
@@ -78,10 +99,27 @@ impl Settings {
             true => Ok(()),
             false => {
                 let text = "Document failed validation";
-                Err(Failure::new(code::DOCUMENT_VALIDATION_FAILURE, text))
+                let mut failure = Failure::new(code::DOCUMENT_VALIDATION_FAILURE, text);
+                let id = new.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+                let info = doc! {
+                    "failingDocumentId": id.unwrap_or(Bson::Null),
+                    "details": self.details(new),
+                };
+                failure.fields = Some(Box::new(doc! { "errInfo": info }));
+                Err(failure)
             }
         }
     }
+}
+
+/// One condition of a filter, and the operator that MongoDB names for it.
+fn operator_of(name: &str, value: RawBsonRef<'_>) -> String {
+    if name.starts_with('$') {
+        return name.to_owned();
+    }
+    let first = value.as_document().and_then(|of| of.iter().flatten().next());
+    let first = first.map_or("", |(name, _)| name.as_str());
+    if first.starts_with('$') { first.to_owned() } else { "$eq".to_owned() }
 }
 
 fn refused(name: &str, value: RawBsonRef<'_>) -> Failure {

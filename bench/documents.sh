@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Server CPU of MongoDB's operations through pymongo, beside GET through redis-py, in one run.
+#
+#     bench/documents.sh [DOCUMENTS] [OPERATIONS] [ROUNDS]
+#
+# It builds the release, starts a server with one shard, and takes pymongo and redis-py from the package registry.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo build --release --quiet -p remora
+directory=$(mktemp -d)
+trap 'kill $server 2>/dev/null; rm -rf "$directory"' EXIT
+python3 -m venv "$directory/venv"
+"$directory/venv/bin/pip" install --quiet pymongo redis
+target/release/remora serve --port 0 --mongo-port 0 --socket "$directory/socket" --shards 1 --max-memory 1GiB \
+    >"$directory/ready" 2>"$directory/log" &
+server=$!
+until grep -q '^ready' "$directory/ready"; do
+    kill -0 $server || { cat "$directory/log"; exit 1; }
+    sleep 0.1
+done
+port() { sed -n "s/.*$1=[^ ]*:\([0-9]*\).*/\1/p" "$directory/ready"; }
+"$directory/venv/bin/python" bench/documents.py $server "$(port resp)" "$(port mongo)" "$@"
