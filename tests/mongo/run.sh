@@ -3,10 +3,11 @@
 #
 # usage: run.sh DIRECTORY DRIVER ADDRESS
 #   DIRECTORY  keeps what is fetched, by the checksums of the lock files, and what is built
-#   DRIVER     node, java, go or mongosh
+#   DRIVER     node, java, go, mongosh or python
 #   ADDRESS    HOST:PORT
 #
-# The program inserts, finds in batches, changes, indexes, groups and deletes, and looks at each answer.
+# The program inserts, finds in batches, changes, indexes, groups and deletes, and looks at each answer; that of
+# python logs in as several users.
 # Exit: 0 if it prints `all is well` in the end.
 set -euo pipefail
 
@@ -53,6 +54,11 @@ java)
 go)
     (cd "$here/go" && go build -buildvcs=false -o "$work/client" .)
     "$work/client" "$address"
+    ;;
+python)
+    bash "$here/../foreign/mongo/fetch.sh" "$work"
+    PYTHONPATH=$work/source:$work/lib PYTHONDONTWRITEBYTECODE=1 \
+        /usr/bin/python3 "$here/python/logins.py" "$address"
     ;;
 *)
     echo "run.sh: no program has the driver: $driver" >&2

@@ -55,6 +55,20 @@ pub(crate) fn decode(decimal: Decimal128) -> (bool, Magnitude) {
     (is_negative, magnitude)
 }
 
+/// The product with the integer zero: a zero with the same sign and exponent, or NaN.
+pub(crate) fn times_zero(decimal: Decimal128) -> Decimal128 {
+    const EXPONENT: u128 = 0x3fff;
+    const NAN: u128 = 0x1f << 122;
+    let bits = u128::from_le_bytes(decimal.bytes());
+    let sign = bits >> 127 << 127;
+    let made = match (bits >> 122) & 0x1f {
+        0x1e | 0x1f => NAN,
+        0x18..=0x1d => sign | ((bits >> 111) & EXPONENT) << 113,
+        _ => sign | ((bits >> 113) & EXPONENT) << 113,
+    };
+    Decimal128::from_bytes(made.to_le_bytes())
+}
+
 impl Normal {
     /// `coefficient * 10^exponent`, of a coefficient from 1 to 34 digits.
     pub(crate) fn of(coefficient: u128, exponent: i32) -> Normal {

@@ -96,6 +96,11 @@ fn numbers_and_extremes() {
     fails(doc! {"$inc": {"a": "x"}}, doc! {}, 14, "Cannot increment with non-numeric argument");
     fails(doc! {"$inc": {"a": 1}}, doc! {"_id": 1, "a": "x"}, 14, "non-numeric type string");
     fails(doc! {"$inc": {"a": 1}}, doc! {"_id": 1, "a": i64::MAX}, 2, "Failed to apply $inc");
+    for (factor, zero) in [("1.5", "0.0"), ("-1.25", "-0.00"), ("2E3", "0E3"), ("Infinity", "NaN")]
+    {
+        let of = |text: &str| Bson::Decimal128(text.parse().unwrap());
+        makes(doc! {"$mul": {"a": of(factor)}}, doc! {}, doc! {"a": of(zero)});
+    }
     fails(doc! {"$bit": {"a": {"not": 1}}}, doc! {}, 2, "only supports 'and', 'or', and 'xor'");
     fails(doc! {"$bit": {"a": {"or": 1}}}, doc! {"a": 1.5}, 2, "non-integral");
 }
@@ -119,6 +124,9 @@ fn times_inserts_and_names() {
     makes(doc! {"$rename": {"a.b": "c.d"}}, doc! {"a": {"b": 1}}, doc! {"a": {}, "c": {"d": 1}});
     makes(doc! {"$rename": {"x": "y"}}, doc! {"a": 1}, doc! {"a": 1});
     fails(doc! {"$rename": {"a": "a"}}, doc! {}, 2, "must differ");
+    makes(doc! {"$rename": {"a.1": "b"}}, doc! {"a": [1]}, doc! {"a": [1]});
+    fails(doc! {"$rename": {"a.b.c": "d"}}, doc! {"a": false}, 28, "Cannot use the part (b)");
+    fails(doc! {"$rename": {"a.b": "d"}}, doc! {"a": [1]}, 28, "Cannot use the part (b)");
     fails(doc! {"$rename": {"a.0": "b"}}, doc! {"a": [1]}, 2, "cannot be an array element");
     fails(doc! {"$rename": {"a": "b"}, "$set": {"b": 1}}, doc! {}, 40, "conflict at 'b'");
     fails(doc! {"$rename": {"a": "b\0"}}, doc! {"a": 1}, 2, "null byte");
@@ -169,6 +177,12 @@ fn arrays_are_pushed_to_and_pulled_from() {
     );
     fails(doc! {"$push": {"a": {"$each": 1}}}, doc! {}, 2, "must be an array");
     fails(doc! {"$push": {"a": {"$each": [], "$foo": 1}}}, doc! {}, 2, "Unrecognized clause");
+    fails(doc! {"$pop": {"a": 1}}, doc! {"a": 1}, 14, "non-array type 'int'");
+    fails(doc! {"$pop": {"a.b": 1}}, doc! {"a": 1}, 28, "Cannot use the part (b)");
+    fails(doc! {"$pull": {"a.b": 1}}, doc! {"a": Bson::Null}, 28, "Cannot use the part (b)");
+    fails(doc! {"$pull": {"a": 1}}, doc! {"a": "x"}, 2, "Cannot apply $pull to a non-array");
+    fails(doc! {"$addToSet": {"a": 1}}, doc! {"a": {}}, 2, "Cannot apply $addToSet to non-array");
+    makes(doc! {"$unset": {"a.b": 1}}, doc! {"a": 1}, doc! {"a": 1});
     fails(doc! {"$pop": {"a": 2}}, doc! {}, 9, "$pop expects 1 or -1");
     fails(doc! {"$pullAll": {"a": 1}}, doc! {}, 2, "requires an array");
 }

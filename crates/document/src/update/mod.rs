@@ -25,6 +25,7 @@ pub use context::UpdateContext;
 
 use crate::error::{
     BAD_VALUE, DOLLAR_PREFIXED_FIELD_NAME, DocumentError, FAILED_TO_PARSE, IMMUTABLE_FIELD,
+    PATH_NOT_VIABLE,
 };
 use crate::filter::Filter;
 use crate::variables::Variables;
@@ -32,7 +33,7 @@ use bson::raw::RawArray;
 use bson::{Bson, Document, RawDocument};
 use context::Beside;
 use operator::Operator;
-use path::UpdatePath;
+use path::{Part, UpdatePath};
 use pipeline::PipelineUpdate;
 use remora_layout::limits::{MAX_ARRAY_FILTERS, MAX_UPDATE_OPERATORS};
 use same::{is_identical, is_identical_document};
@@ -228,8 +229,12 @@ fn rename(
     Ok(true)
 }
 
-/// Takes the value of a path out of a document.
+/// Takes the value of a path out of a document, if it is there. A path through a value without such fields is an
+/// error, as in MongoDB: only `$unset` passes over it.
 fn take(document: &mut Document, path: &UpdatePath) -> Result<Option<Bson>, DocumentError> {
+    if !is_there(document, path)? {
+        return Ok(None);
+    }
     if let Some(array) = array_on_the_way(document, path) {
         let text = format!(
             "The source field cannot be an array element, '{}' goes through the array '{array}'",
@@ -245,6 +250,32 @@ fn take(document: &mut Document, path: &UpdatePath) -> Result<Option<Bson>, Docu
         at = next;
     }
     Ok(at.remove(last))
+}
+
+/// Whether a path of fields and positions leads to a value.
+fn is_there(document: &Document, path: &UpdatePath) -> Result<bool, DocumentError> {
+    let mut names = path.parts.iter().filter_map(|part| match part {
+        Part::Field(name) => Some(name),
+        Part::Found | Part::Elements(_) => None,
+    });
+    let Some(mut parent) = names.next() else { return Ok(false) };
+    let mut found = document.get(&parent.0);
+    for name in names {
+        found = match (found, name.position()) {
+            (None, _) => return Ok(false),
+            (Some(Bson::Document(of)), _) => of.get(&name.0),
+            (Some(Bson::Array(of)), Some(position)) => of.get(position),
+            (Some(value), _) => {
+                let (name, path, parent) = (&name.0, &path.text, &parent.0);
+                let text = format!(
+                    "Cannot use the part ({name}) of ({path}) to traverse the element ({{{parent}: {value}}})"
+                );
+                return Err(DocumentError::new(PATH_NOT_VIABLE, text));
+            }
+        };
+        parent = name;
+    }
+    Ok(found.is_some())
 }
 
 /// The first array through which a path goes.

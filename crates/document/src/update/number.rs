@@ -1,5 +1,6 @@
 //! Sums and products of BSON's numbers.
 
+use crate::decimal::times_zero;
 use bson::Bson;
 
 /// Why there is no result.
@@ -70,15 +71,13 @@ impl Arithmetic {
         }
     }
 
-    /// What stands for a field that is not there.
+    /// What stands for a field that is not there: the argument, or its product with the integer zero.
     pub fn of_nothing(self, argument: &Bson) -> Bson {
         match (self, argument) {
             (Self::Add, argument) => argument.clone(),
             (Self::Multiply, Bson::Int64(_)) => Bson::Int64(0),
-            (Self::Multiply, Bson::Double(_)) => Bson::Double(0.0),
-            (Self::Multiply, Bson::Decimal128(_)) => {
-                "0".parse().map_or(Bson::Null, Bson::Decimal128)
-            }
+            (Self::Multiply, Bson::Double(of)) => Bson::Double(of * 0.0),
+            (Self::Multiply, Bson::Decimal128(of)) => Bson::Decimal128(times_zero(*of)),
             (Self::Multiply, _) => Bson::Int32(0),
         }
     }

@@ -118,6 +118,11 @@ impl Operator {
         }
     }
 
+    /// Whether a value that cannot have such fields is an error for it: only `$unset` passes over one.
+    pub const fn needs_fields(&self, context: &UpdateContext) -> bool {
+        self.creates(context) || matches!(self, Self::Pop { .. } | Self::Pull(_))
+    }
+
     /// The value where there is none.
     ///
     /// # Errors
@@ -176,14 +181,48 @@ impl Operator {
                 increment: 1,
             }),
             Self::CurrentDate(false) => DateTime::from_millis(context.now_ms).into(),
-            Self::Push(push) => return push.apply(array_of(value, (path, id))?).map(Into::into),
-            Self::AddToSet(items) => return Ok(add_to_set(array_of(value, (path, id))?, items)),
-            Self::Pop { first } => return Ok(pop(array_of(value, (path, id))?, *first)),
-            Self::Pull(pull) => return pull.apply(array_of(value, (path, id))?).map(Into::into),
+            Self::Push(push) => return push.apply(self.array_of(value, (path, id))?).map(Into::into),
+            Self::AddToSet(items) => return Ok(add_to_set(self.array_of(value, (path, id))?, items)),
+            Self::Pop { first } => return Ok(pop(self.array_of(value, (path, id))?, *first)),
+            Self::Pull(pull) => return pull.apply(self.array_of(value, (path, id))?).map(Into::into),
         };
         let changed = !is_identical(&new, value);
         *value = new;
         Ok(changed.into())
+    }
+
+    /// The array that a value must be.
+    fn array_of<'a>(
+        &self,
+        value: &'a mut Bson,
+        (path, id): (&str, &Option<Bson>),
+    ) -> Result<&'a mut Vec<Bson>, DocumentError> {
+        let name = type_name(value);
+        let Bson::Array(array) = value else {
+            let (code, text) = match self {
+                Self::Pop { .. } => {
+                    let text =
+                        format!("Path '{path}' contains an element of non-array type '{name}'");
+                    (TYPE_MISMATCH, text)
+                }
+                Self::Pull(_) => (BAD_VALUE, "Cannot apply $pull to a non-array value".to_owned()),
+                Self::AddToSet(_) => {
+                    let text = format!(
+                        "Cannot apply $addToSet to non-array field. Field named '{path}' has non-array type {name}"
+                    );
+                    (BAD_VALUE, text)
+                }
+                _ => {
+                    let id = id.as_ref().map_or_else(|| "no id".into(), Bson::to_string);
+                    let text = format!(
+                        "The field '{path}' must be an array but is of type {name} in document {{_id: {id}}}"
+                    );
+                    (BAD_VALUE, text)
+                }
+            };
+            return Err(DocumentError::new(code, text));
+        };
+        Ok(array)
     }
 }
 
@@ -234,24 +273,6 @@ fn computed(
             DocumentError::new(COMMAND_NOT_SUPPORTED, text)
         }
     })
-}
-
-/// The array that an operator of arrays is about.
-fn array_of<'a>(
-    value: &'a mut Bson,
-    (path, id): (&str, &Option<Bson>),
-) -> Result<&'a mut Vec<Bson>, DocumentError> {
-    let name = type_name(value);
-    match value {
-        Bson::Array(array) => Ok(array),
-        _ => {
-            let id = id.as_ref().map_or_else(|| "no id".into(), Bson::to_string);
-            let text = format!(
-                "The field '{path}' must be an array but is of type {name} in document {{_id: {id}}}"
-            );
-            Err(DocumentError::new(BAD_VALUE, text))
-        }
-    }
 }
 
 fn add_to_set(array: &mut Vec<Bson>, items: &[Bson]) -> Applied {

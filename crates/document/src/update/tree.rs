@@ -86,6 +86,25 @@ impl Node {
         }
     }
 
+    /// Whether a value that cannot have the fields that it changes is an error.
+    fn needs_fields(&self, context: &UpdateContext) -> bool {
+        match self {
+            Self::Leaf(of) => of.0.needs_fields(context),
+            Self::Below(below) => below.values().any(|node| node.needs_fields(context)),
+            Self::Elements { .. } => true,
+        }
+    }
+
+    /// The error if this element has no such field, and cannot have it.
+    fn dead_end(&self, field: &FieldName, element: &str, context: &UpdateContext) -> DocumentError {
+        let field = &field.0;
+        let text = match self.creates(context) {
+            true => format!("Cannot create field '{field}' in element {element}"),
+            false => format!("Cannot use the part ({field}) to traverse the element ({element})"),
+        };
+        DocumentError::new(PATH_NOT_VIABLE, text)
+    }
+
     /// The operators on values that are there.
     fn apply_to_value(
         &self,
@@ -103,13 +122,9 @@ impl Node {
                 apply_to_positions(below, array, (beside, id))
             }
             (Self::Below(below), value) => {
-                // What would only remove something has nothing to do.
-                let Some(first) = below.iter().find(|(_, node)| node.creates(beside.0)) else {
-                    return Ok(false);
-                };
-                let text =
-                    format!("Cannot create field '{}' in element {{{name}: {value}}}", first.0.0);
-                Err(DocumentError::new(PATH_NOT_VIABLE, text))
+                let first = below.iter().find(|(_, node)| node.needs_fields(beside.0));
+                let Some((field, node)) = first else { return Ok(false) };
+                Err(node.dead_end(field, &format!("{{{name}: {value}}}"), beside.0))
             }
             (Self::Elements { found, filtered }, Bson::Array(array)) => {
                 apply_to_elements((found.as_deref(), filtered), array, (beside, id))
@@ -179,15 +194,11 @@ fn apply_to_positions(
     let mut changed = false;
     for (name, node) in below {
         let Some(position) = name.position() else {
-            if !node.creates(beside.0) {
+            if !node.needs_fields(beside.0) {
                 continue;
             }
-            let text = format!(
-                "Cannot create field '{}' in element {{{}}}",
-                name.0,
-                Bson::Array(array.clone())
-            );
-            return Err(DocumentError::new(PATH_NOT_VIABLE, text));
+            let element = format!("{{{}}}", Bson::Array(array.clone()));
+            return Err(node.dead_end(name, &element, beside.0));
         };
         if let Some(value) = array.get_mut(position) {
             // The others stay where they are.

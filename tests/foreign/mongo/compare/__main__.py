@@ -32,7 +32,8 @@ NO_REPLY = "no reply"
 # What a command cannot do without, and `_id`, without which the server may choose the document.
 KEPT_FULL = {"documents", "updates", "deletes", "indexes", "key"}
 KEPT = KEPT_FULL | {"_id", "q", "u", "multi", "limit", "query", "filter", "update", "remove", "name"}
-KEPT |= {"pipeline", "cursor"}
+KEPT |= {"pipeline", "cursor", "sort", "$sort"}
+FILTERS = ("q", "query", "filter", "$match")
 
 Command = dict[str, Any]
 
@@ -73,35 +74,50 @@ def text_of(command: Command) -> str:
     return json_util.dumps(command, json_options=OPTIONS)
 
 
-def look(servers: Servers, at: int, asked: Command, known: list[Known], seen: Counter) -> Difference | bool:
-    """Sends a command: the difference of the replies, or whether there is one that is known."""
+class Looked(NamedTuple):
+    """What a command has shown: an unknown difference, or whether there is a known one, and the replies."""
+
+    difference: Difference | None
+    is_known: bool
+    first: str
+    second: str
+
+
+def look(servers: Servers, at: int, asked: Command, known: list[Known], seen: Counter) -> Looked:
     first, second = servers.both(asked)
     if first == second and not first.startswith(NO_REPLY):
-        return False
+        return Looked(None, False, first, second)
     reason = reason_of(known, text_of(asked), first, second)
     if reason is None:
-        return Difference(at, asked, first, second)
+        return Looked(Difference(at, asked, first, second), False, first, second)
     seen[reason] += 1
-    return True
+    return Looked(None, True, first, second)
+
+
+def fails_between(command: Command, reply: str) -> bool:
+    """Whether a change of many documents has failed: MongoDB does not promise which of them were before that."""
+    return reply.startswith("error") and any(each.get("multi") for each in command.get("updates", []))
 
 
 def differs(servers: Servers, commands: list[Command], known: list[Known], seen: Counter) -> Difference | None:
-    """Runs a sequence on an empty collection. It ends where a known difference has changed the contents."""
+    """Runs a sequence on an empty collection. It ends where the contents may differ from then on."""
     servers.both({"dropDatabase": 1})
     servers.sequence += 1
     servers.both({"dropDatabase": 1})
     servers.both({"create": COLLECTION})
     for at, command in enumerate(commands):
         found = look(servers, at, command, known, seen)
-        if isinstance(found, Difference):
-            return found
+        if found.difference:
+            return found.difference
         if next(iter(command)) in READS:
             continue
-        contents = look(servers, at, CONTENTS, known, seen)
-        if found and contents:
+        if fails_between(command, found.first):
             return None
-        if isinstance(contents, Difference):
-            return contents
+        contents = look(servers, at, CONTENTS, known, seen)
+        if contents.difference and not found.is_known:
+            return contents.difference
+        if found.is_known and contents.first != contents.second:
+            return None
     return None
 
 
@@ -128,11 +144,15 @@ def smaller_values(value: Any) -> list[Any]:
             if name not in KEPT:
                 made.append({other: kept for other, kept in value.items() if other != name})
             less_of = smaller_values(each)
+            # A condition does not become an empty document, which means another thing.
+            less_of = [less for less in less_of if less != {} or name in FILTERS]
             made += [{**value, name: less} for less in less_of if less or name not in KEPT_FULL]
     elif isinstance(value, list):
         for index, each in enumerate(value):
-            made.append(value[:index] + value[index + 1 :])
-            made += [value[:index] + [less] + value[index + 1 :] for less in smaller_values(each)]
+            # Without an order the results may differ.
+            if not (isinstance(each, dict) and "$sort" in each):
+                made.append(value[:index] + value[index + 1 :])
+            made += [value[:index] + [less] + value[index + 1 :] for less in smaller_values(each) if less != {}]
     return made
 
 
@@ -152,9 +172,9 @@ def simpler(commands: list[Command], fails: Callable[[list[Command]], bool]) -> 
 
 
 def kinds_of(found: Difference) -> list[str]:
-    """Of both replies: an error, no reply, or a result."""
-    kinds = (NO_REPLY, "error")
-    return [next((kind for kind in kinds if kind in text), "result") for text in (found.first, found.second)]
+    """Of both replies: an error with its code, no reply, or a result."""
+    kinds = (NO_REPLY, "error ")
+    return [text if text.startswith(kinds) else "result" for text in (found.first, found.second)]
 
 
 def shrink(servers: Servers, commands: list[Command], found: Difference, known: list[Known]) -> list[Command]:

@@ -3,7 +3,11 @@
 Values come from a small pool, so that filters find something and unique indexes refuse something. Where
 MongoDB leaves a choice to the server (the order without a sort, the document that one of many is) the
 commands leave none: an order ends with `_id`, and a change of one document names its `_id`. What
-mongo-java-server does not know at all ($bit, $bitsAllSet) is not drawn.
+mongo-java-server does not know at all ($bit, $bitsAllSet) is not drawn. Where it does not do as MongoDB,
+another form stands: $toInt around $mod, which is a double there; $and around what $expr has, which it wants
+as a boolean; no empty document as a condition, which it takes for none; no positions of arrays in orders,
+which it does not know; no $unset of fields in arrays, whose elements it changes; only patterns that begin
+with ^, as it also searches the texts of values that are no strings.
 """
 
 import datetime
@@ -15,6 +19,7 @@ from bson import Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 COLLECTION = "compared"
 FIELDS = ["a", "b", "c"]
 PATHS = ["a", "b", "c", "a.x", "b.y", "a.0", "b.x.y", "a.x.0", "c.1.x"]
+NAMES = [path for path in PATHS if not any(letter.isdigit() for letter in path)]
 IDS = 24
 SCALARS: list[Any] = [
     None,
@@ -88,7 +93,7 @@ class Generator:
     def condition(self, depth: int = 1) -> Any:
         kind = self.random.randrange(12)
         if kind < 3:
-            return self.value()
+            return self.value() or 0
         if kind < 6:
             return {self.pick(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]): self.value()}
         if kind == 6:
@@ -100,7 +105,7 @@ class Generator:
         if kind == 9:
             return self.array_condition()
         if kind == 10:
-            return self.pick([{"$mod": [2, 1]}, {"$regex": "^a"}, {"$regex": "B", "$options": "i"}])
+            return self.pick([{"$mod": [2, 1]}, {"$regex": "^a"}, {"$regex": "^A", "$options": "i"}])
         if depth == 0:
             return self.scalar()
         return self.pick(
@@ -170,7 +175,7 @@ class Generator:
         made: dict[str, Any] = {}
         for _ in range(self.random.randrange(1, 3)):
             name, operand = self.modifier()
-            made.setdefault(name, {})[self.pick(PATHS)] = operand
+            made.setdefault(name, {})[self.pick(FIELDS if name == "$unset" else PATHS)] = operand
         return made
 
     def array_update(self) -> dict[str, Any]:
@@ -204,14 +209,14 @@ class Generator:
                 {"$concat": ["a", {"$toString": "$_id"}]},
                 {"$cond": [{"$isArray": [first]}, {"$size": field}, 0]},
                 {self.pick(["$add", "$multiply", "$subtract"]): [{"$ifNull": ["$_id", 0]}, 3]},
-                {"$mod": ["$_id", 4]},
+                {"$toInt": {"$mod": ["$_id", 4]}},
             ]
         )
 
     # Commands.
 
     def order(self) -> dict[str, int]:
-        made = {self.pick(PATHS): self.pick([1, -1]) for _ in range(self.random.randrange(3))}
+        made = {self.pick(NAMES): self.pick([1, -1]) for _ in range(self.random.randrange(3))}
         return {**made, "_id": self.pick([1, -1])}
 
     def projection(self) -> dict[str, Any]:
@@ -293,9 +298,9 @@ class Generator:
             [{"$unwind": {"path": f"${field}", "preserveNullAndEmptyArrays": True, "includeArrayIndex": "i"}}],
             [{"$count": "n"}],
             [{"$project": {"_id": 1, "z": self.expression(), "y": self.expression(1)}}],
-            [{"$match": {"$expr": self.expression(1)}}, {"$project": {"_id": 1}}],
+            [{"$match": {"$expr": {"$and": [self.expression(1)]}}}, {"$project": {"_id": 1}}],
             [{"$replaceRoot": {"newRoot": {"i": "$_id", "z": self.expression(1)}}}],
-            [{"$group": {"_id": {"$mod": ["$_id", 3]}, "n": {"$sum": 1}, "m": {accumulator: f"${field}"}}}],
+            [{"$group": {"_id": {"$toInt": {"$mod": ["$_id", 3]}}, "n": {"$sum": 1}, "m": {accumulator: f"${field}"}}}],
         ]
         return {"aggregate": COLLECTION, "pipeline": stages + self.pick(ends), "cursor": {}}
 
