@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn an_id_has_a_type_and_a_length() {
-        let code = |document| id_of(document).map_err(|failure| failure.code);
+        let code = |document: &RawDocument| id_of(document).map_err(|failure| failure.code);
         assert_eq!(code(&rawdoc! { "a": 1 }), Err(53));
         assert_eq!(code(&rawdoc! { "_id": [1] }), Err(53));
         assert_eq!(code(&rawdoc! { "_id": { "$a": 1 } }), Err(52));
