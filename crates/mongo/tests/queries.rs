@@ -145,7 +145,7 @@ fn long_work_is_done_in_turns() {
     let pipeline = vec![doc! { "$unwind": "$all" }, doc! { "$count": "n" }];
     let found = all(&mut client, doc! { "aggregate": "c", "pipeline": pipeline, "cursor": {} });
     assert_eq!(found, [doc! { "n": 10_000 }]);
-    assert!(client.yields > 10, "{}", client.yields);
+    assert!(client.yields > 1, "{}", client.yields);
 }
 
 #[test]

@@ -109,6 +109,9 @@ mod tests {
         values.push(list(&[&1f64.to_le_bytes(), b"a"]));
         values.push(list(&[&7u64.to_le_bytes()]));
         values.push([&[1, 0, 0, 0, b'a'][..], &list(&[b"x"])].concat());
+        // An empty document, and a list of one.
+        values.push(vec![5, 0, 0, 0, 0]);
+        values.push(list(&[&[5, 0, 0, 0, 0]]));
         values.extend((0..=96).map(|bytes| vec![0; bytes]));
         values.extend((1..=12).map(|words| 1f64.to_le_bytes().repeat(words)));
         values.into_iter().flat_map(move |value| {
