@@ -156,10 +156,7 @@ impl Server {
         let buckets = buckets_per_shard(&config, arena_bytes)?;
         let (users, tls) = who_comes_in(&config)?;
         // Errors from here on are not caused by the settings.
-        let listener = bind_tcp(config.resp_address)?;
-        config.resp_address = listener.local_addr()?;
-        let mongo = config.mongo_address.map(bind_tcp).transpose()?;
-        config.mongo_address = mongo.as_ref().map(TcpListener::local_addr).transpose()?;
+        let (listener, mongo) = bind_clients(&mut config)?;
         let fabric = config.fabric_address.map(bind_tcp).transpose()?;
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
@@ -426,6 +423,15 @@ impl Server {
         }
         self.lock = None;
     }
+}
+
+/// The listeners of clients; the settings get their addresses.
+fn bind_clients(config: &mut Config) -> Result<(TcpListener, Option<TcpListener>), StartError> {
+    let resp = bind_tcp(config.resp_address)?;
+    config.resp_address = resp.local_addr()?;
+    let mongo = config.mongo_address.map(bind_tcp).transpose()?;
+    config.mongo_address = mongo.as_ref().map(TcpListener::local_addr).transpose()?;
+    Ok((resp, mongo))
 }
 
 /// What MongoDB's commands know of a server that starts now.
