@@ -211,7 +211,7 @@ fn an_id_is_there_once() {
         doc! { "q": { "_id": 2, "a": 1 }, "u": { "$set": { "b": 1 } }, "upsert": true, "_id": 9 },
     );
     assert_eq!(reply.get_document("error").unwrap().get_i32("code").ok(), Some(11000));
-    for (id, code) in [(Bson::from(bson::bson!([1])), 53), (Bson::from("x".repeat(600)), 17280)] {
+    for (id, code) in [(bson::bson!([1]), 53), (Bson::from("x".repeat(600)), 17280)] {
         let answer = insert(&mut shard, &[doc! { "_id": id }], true).ok();
         assert_eq!(answer.documents()[0].get_i32("code").ok(), Some(code));
     }

@@ -507,7 +507,7 @@ impl Source {
         let (random, mut bytes, mut list) = (&mut self.random, Vec::new(), Vec::new());
         for _ in 0..1 + random.below(6) {
             let text = "x".repeat(random.below(200) as usize);
-            let of = bson::doc! { "_id": random.below(60) as i32, "a": random.below(20) as i32, "b": [1, text] };
+            let of = bson::doc! { "_id": random.below(60), "a": random.below(20), "b": [1, text] };
             Items::push(&mut list, &of.to_vec().unwrap());
         }
         let documents = Items::parse(&list).unwrap();
@@ -515,7 +515,7 @@ impl Source {
         let is_multi = random.one_in(2);
         let command = match random.below(10) {
             0 => {
-                request(bson::doc! { "validator": { "a": { "$gte": random.below(3) as i32 } } });
+                request(bson::doc! { "validator": { "a": { "$gte": random.below(3) } } });
                 CollectionCommand::Create { options: &bytes }
             }
             1 => {
@@ -526,14 +526,14 @@ impl Source {
             }
             2 if random.one_in(3) => CollectionCommand::DropIndex { name: b"a" },
             3 => {
-                let above = random.below(20) as i32;
+                let above = random.below(20);
                 request(bson::doc! { "q": { "a": { "$gt": above } }, "multi": is_multi });
                 CollectionCommand::Write { request: &bytes }
             }
             4 | 5 => {
                 let update = bson::doc! { "$inc": { "a": 1 }, "$push": { "b": 2 } };
-                let q = bson::doc! { "a": random.below(20) as i32 };
-                let id = 100 + random.below(9) as i32;
+                let q = bson::doc! { "a": random.below(20) };
+                let id = 100 + random.below(9);
                 request(
                     bson::doc! { "q": q, "u": update, "multi": is_multi, "upsert": true, "_id": id },
                 );

@@ -616,8 +616,7 @@ impl Settings {
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
-        settings.check()?;
-        Ok(settings)
+        settings.check().map(|()| settings)
     }
 
     /// As TOML. A number of shards that the user did not set comes with its reason.
