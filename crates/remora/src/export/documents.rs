@@ -3,7 +3,7 @@
 //! They are written in the order of their `_id`s, some at a time: a document that is there all the time is in
 //! the file, as it was when it was read.
 
-use super::to_file;
+use super::to_file::to_file;
 use crate::import::documents::{DocumentFormat, check_name};
 use anyhow::{Context, bail};
 use bson::spec::BinarySubtype;

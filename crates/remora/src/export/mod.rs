@@ -4,6 +4,7 @@ mod documents;
 mod format;
 mod pbf;
 mod properties;
+mod to_file;
 mod writer;
 
 use crate::refusals::Refusals;
@@ -18,9 +19,9 @@ use remora_layout::object::Payload;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{HAS_DATA, HAS_GEOMETRY, TreeCommand};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use to_file::to_file;
 use writer::Writer;
 use zerocopy::FromBytes;
 
@@ -86,31 +87,6 @@ fn places(args: &ExportArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a file, which appears when it is complete; - is standard output. `write` is given a directory for
-/// nameless files.
-fn to_file<R>(
-    to: &Path,
-    write: impl FnOnce(&Path, &mut dyn Write) -> anyhow::Result<R>,
-) -> anyhow::Result<R> {
-    let shown = to.display();
-    if to == Path::new("-") {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let written = write(&std::env::temp_dir(), &mut out)?;
-        out.flush()?;
-        return Ok(written);
-    }
-    let parent = to.parent().filter(|parent| *parent != Path::new(""));
-    let parent = parent.unwrap_or(Path::new("."));
-    let file = NamedTempFile::new_in(parent)
-        .map_err(|error| usage(format!("cannot write {shown}: {error}")))?;
-    let mut out = BufWriter::new(file);
-    let written = write(parent, &mut out)?;
-    let file = out.into_inner().with_context(|| format!("writing {shown}"))?;
-    readable(file.as_file())?;
-    file.persist(to).with_context(|| format!("writing {shown}"))?;
-    Ok(written)
-}
-
 /// The result of an export.
 struct Written {
     /// Objects in the file.
@@ -119,14 +95,6 @@ struct Written {
     refusals: Refusals,
     /// Objects with fields or an expiry, which no format has a place for.
     without: u64,
-}
-
-/// A temporary file is readable only by its user; the finished file gets the usual permissions.
-fn readable(file: &std::fs::File) -> anyhow::Result<()> {
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(0o666) & !mask)?;
-    Ok(())
 }
 
 /// Writes all objects of the tree, by their ids. They are those of one moment, each with its

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every document of the file is in the collection or is counted as refused, with its reason.
 
-use super::progress_bar;
+use super::progress::progress_bar;
 use crate::refusals::{Refusal, Refusals};
 use anyhow::{Context, bail};
 use bson::oid::ObjectId;

@@ -8,12 +8,14 @@ pub mod documents;
 pub mod geojson;
 pub mod intake;
 pub mod osm;
+mod progress;
 pub mod table;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressBarIter, ProgressStyle};
+use indicatif::{ProgressBar, ProgressBarIter};
 use intake::{Intake, Row, Sink};
+use progress::progress_bar;
 use remora_client_core::{ObjectId, Rect, TreeSettings};
 use remora_command_line::{Address, DEFAULT_SERVER, PutCounts, Puts, Transport, TreeKind, usage};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
@@ -228,20 +230,6 @@ fn read<S: Sink>(
         Input::Stream(format, stream) => {
             table::read(stream, columns(format == ImportFormat::Tsv), intake)
         }
-    }
-}
-
-/// Shows how far the file is read, where standard error is a terminal.
-pub(super) fn progress_bar(file: &Path) -> ProgressBar {
-    match std::fs::metadata(file) {
-        Ok(metadata) if metadata.is_file() => {
-            let style = "{wide_bar} {bytes}/{total_bytes} {msg} {eta}";
-            let bar = ProgressBar::new(metadata.len());
-            ProgressStyle::with_template(style)
-                .map(|style| bar.clone().with_style(style))
-                .unwrap_or(bar)
-        }
-        _ => ProgressBar::new_spinner(),
     }
 }
 

@@ -3,8 +3,8 @@
 
 mod acl;
 pub mod cluster;
+mod collection;
 pub mod connection;
-mod documents;
 pub(crate) mod expiry;
 pub mod geo;
 mod hash;
@@ -34,7 +34,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     acl::COMMANDS,
     cluster::COMMANDS,
     connection::COMMANDS,
-    documents::COMMANDS,
+    collection::COMMANDS,
     expiry::COMMANDS,
     geo::members::COMMANDS,
     geo::search::COMMANDS,

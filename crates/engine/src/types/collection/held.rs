@@ -5,7 +5,6 @@
 //! read, and it never moves.
 
 use super::entry::ID_INDEX;
-use super::insert::Resumed;
 use super::settings::Settings;
 use super::spec::Spec;
 use crate::store::{Now, Store};
@@ -16,6 +15,7 @@ use remora_index::btree::{Options, Tree, TreeError};
 use remora_index::hash::record_value;
 use remora_layout::btree::{KeyForm, ORDERED_ROOT_BYTES};
 use remora_layout::collection::COLLECTION_PARTS_AT;
+use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
     INDEX_FAN_OUT, MAX_DOCUMENT_ID_BYTES, MAX_ORDERED_KEY_BYTES, RELEASE_RECORDS,
@@ -57,6 +57,17 @@ pub(super) struct Building {
     pub upto: Vec<u8>,
     /// The tick of its last step.
     pub touched_s: u64,
+}
+
+/// Where an insertion goes on that the shard carries out again, because it has made room. Until then it does nothing
+/// else.
+pub(super) struct Resumed {
+    /// Of the collection's key.
+    pub hash: KeyHash,
+    /// The first document that is not added yet.
+    pub first: usize,
+    /// The failures before it, as documents.
+    pub failures: Vec<u8>,
 }
 
 /// The collections of one shard.

@@ -3,14 +3,13 @@
 use super::change::{Edit, Pending};
 use super::entry::{ID_INDEX, id_of};
 use super::failure::{Failure, Refusal, code};
-use super::held::Collections;
+use super::held::{Collections, Resumed};
 use super::settings::{Settings, parse_document};
 use crate::store::Store;
 use crate::types::object::On;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use remora_arena::Journal;
-use remora_layout::hash::KeyHash;
 use remora_layout::limits::{INSERT_GROUP_BYTES, INSERT_GROUP_DOCUMENTS};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
@@ -35,15 +34,6 @@ pub(super) struct Inserted {
     pub failures: Vec<u8>,
     /// The shard makes room, and tries again from this one on.
     goes_on_at: Option<usize>,
-}
-
-/// Where an insertion goes on that the shard carries out again, because it has made room. Until then it does nothing
-/// else.
-pub(super) struct Resumed {
-    /// Of the collection's key.
-    hash: KeyHash,
-    first: usize,
-    failures: Vec<u8>,
 }
 
 impl Inserted {
