@@ -15,6 +15,7 @@ use crate::running::{Context, Running, Step, ask, ask_key, done, ok_body};
 use bson::{RawDocument, RawDocumentBuf, cstr};
 use remora_frontend::OwnedReply;
 use remora_layout::limits::{INSERT_STEP_BYTES, INSERT_STEP_DOCUMENTS, UNFINISHED_OUT_MS};
+use remora_layout::slot::{SLOTS, slot_of};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::{Command as Question, ExpireCondition, Items};
 use std::collections::VecDeque;
@@ -198,6 +199,15 @@ fn unfinished_key(database: &str, target: &[u8], random: u64) -> Vec<u8> {
         let length = target[open..].iter().position(|&byte| byte == b'}')?;
         (length > 0).then(|| &target[open..open + length])
     });
+    if tag.is_none() && target.contains(&b'}') {
+        // Such a name cannot stand between braces. One key in as many as there are slots has the slot.
+        let keys = (0..64 * SLOTS as u64).map(|at| {
+            let random = random.wrapping_add(at);
+            format!("{database}.tmp.agg_out.{random:016x}").into_bytes()
+        });
+        let found = keys.into_iter().find(|key| slot_of(key) == slot_of(target));
+        return found.expect("each of so many keys misses a slot by a chance of e^-64");
+    }
     let mut key = format!("{database}.tmp.agg_out.{random:016x}.{{").into_bytes();
     key.extend_from_slice(tag.unwrap_or(target));
     key.push(b'}');
@@ -226,7 +236,6 @@ pub(super) fn no_documents(namespace: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remora_layout::slot::slot_of;
 
     #[test]
     fn an_unfinished_collection_has_the_slot_of_the_finished_one() {
