@@ -41,6 +41,7 @@ mod filter;
 mod json;
 mod key;
 mod keys;
+mod let_values;
 mod number;
 mod order;
 mod path;

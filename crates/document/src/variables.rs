@@ -1,9 +1,7 @@
 //! Values that a command hands to its expressions: the time, a seed, and the variables of `let`.
 
 use crate::error::{DocumentError, FAILED_TO_PARSE};
-use crate::expression::Expression;
-use crate::raw::fields;
-use bson::raw::{CStr, RawBsonRef, RawDocument};
+use bson::raw::{CStr, RawBsonRef};
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 
 /// What the expressions of one command see beside a document. The default has the time 0 and no variables.
@@ -28,53 +26,9 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// The time in Unix ms, a seed for `$rand` and `$sample`, and the command's document `let`, whose values
-    /// are expressions.
-    ///
-    /// # Errors
-    /// As MongoDB: a wrong name, or a value that is no constant expression.
-    pub fn parse(
-        now_ms: i64,
-        seed: u64,
-        values: Option<&RawDocument>,
-    ) -> Result<Variables, DocumentError> {
-        let mut variables = Variables { now_ms, seed, user: Vec::new() };
-        let Some(values) = values else { return Ok(variables) };
-        for (name, value) in fields(values) {
-            check_name(name)?;
-            let value = Expression::parse(value, &variables)?;
-            if value.reads_document() {
-                let text = "Command let Expression does not evaluate to a constant";
-                return Err(DocumentError::new(4_890_500, text));
-            }
-            let empty = bson::RawDocumentBuf::new();
-            let (value, seed) = {
-                let env = variables.env();
-                (value.evaluate(&empty, &env)?.into_raw(), env.seed())
-            };
-            variables.set(name, value);
-            variables.set_seed(seed);
-        }
-        Ok(variables)
-    }
-
-    /// These variables, and more: expressions on a document, as `let` of `$merge` has them.
-    ///
-    /// # Errors
-    /// As MongoDB: a wrong name, or an expression that fails.
-    pub fn with(
-        &self,
-        values: &RawDocument,
-        document: &RawDocument,
-    ) -> Result<Variables, DocumentError> {
-        let mut made = self.clone();
-        let env = self.env();
-        for (name, value) in fields(values) {
-            check_name(name)?;
-            let value = Expression::parse(value, self)?;
-            made.set(name, value.evaluate(document, &env)?.into_raw());
-        }
-        Ok(made)
+    /// The time in Unix ms and a seed, without variables of a user.
+    pub(crate) fn new(now_ms: i64, seed: u64) -> Variables {
+        Variables { now_ms, seed, user: Vec::new() }
     }
 
     /// The document `let` that makes these variables again.

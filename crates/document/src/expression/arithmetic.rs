@@ -1,7 +1,7 @@
 //! Arithmetic of MongoDB: the result has the widest type of the operands, and 64-bit integers that overflow
 //! become doubles.
 
-use super::operators::Arguments;
+use super::arguments::Arguments;
 use crate::error::{BAD_VALUE, COMMAND_NOT_SUPPORTED, DocumentError, TYPE_MISMATCH};
 use crate::value::{Value, to_double};
 use bson::DateTime;

@@ -1,7 +1,7 @@
 //! Operators on arrays.
 
-use super::evaluate::ArrayMaker;
-use super::operators::Arguments;
+use super::arguments::Arguments;
+use super::counted::ArrayMaker;
 use crate::error::DocumentError;
 use crate::number::Number;
 use crate::order::compare;

@@ -1,6 +1,6 @@
 //! Comparisons, `$not`, and types of values.
 
-use super::operators::Arguments;
+use super::arguments::Arguments;
 use crate::error::DocumentError;
 use crate::order::compare;
 use crate::value::Value;

@@ -1,9 +1,7 @@
 //! `$convert`, and `$toInt` and its kin.
 
+use super::arguments::Arguments;
 use super::dates;
-use super::evaluate::Scope;
-use super::node::Node;
-use super::operators::Arguments;
 use crate::error::{BAD_VALUE, CONVERSION_FAILURE, DocumentError, FAILED_TO_PARSE};
 use crate::number::Number;
 use crate::value::{Value, is_true, shown, to_double};
@@ -14,7 +12,7 @@ type Evaluated<'a> = Result<Value<'a>, DocumentError>;
 
 /// A type to which values are converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+pub(super) enum Target {
     Double,
     String,
     ObjectId,
@@ -26,7 +24,8 @@ enum Target {
 }
 
 impl Target {
-    fn of(value: RawBsonRef<'_>) -> Result<Target, DocumentError> {
+    /// The type that an argument names.
+    pub(super) fn of(value: RawBsonRef<'_>) -> Result<Target, DocumentError> {
         let unknown = |text: String| Err(DocumentError::new(BAD_VALUE, text));
         match value {
             RawBsonRef::String(name) => match Target::of_name(name) {
@@ -81,30 +80,6 @@ impl Target {
     }
 }
 
-/// `$convert`.
-pub(super) fn evaluate<'a>(parts: &'a [Node; 4], scope: Scope<'a>) -> Evaluated<'a> {
-    let [input, to, on_error, on_null] = parts;
-    let (input, to) = (input.evaluate(scope)?, to.evaluate(scope)?);
-    if input.is_nullish() {
-        return match on_null {
-            Node::Absent => Ok(Value::NULL),
-            on_null => on_null.evaluate(scope),
-        };
-    }
-    if to.is_nullish() {
-        return Ok(Value::NULL);
-    }
-    let target = Target::of(to.or_null())?;
-    scope.env.spend(input.bytes() / 64)?;
-    match convert(input, target) {
-        Err(error) if error.code() == CONVERSION_FAILURE => match on_error {
-            Node::Absent => Err(error),
-            on_error => on_error.evaluate(scope),
-        },
-        made => made,
-    }
-}
-
 /// `$toInt` and its kin, by their names.
 pub(super) fn to<'a>(arguments: &mut Arguments<'a, '_>) -> Evaluated<'a> {
     let input = arguments.take(0);
@@ -135,7 +110,8 @@ fn overflow<T>(value: RawBsonRef<'_>) -> Result<T, DocumentError> {
     failed(format!("Conversion would overflow target type {NO_ON_ERROR}: {}", shown(value)))
 }
 
-fn convert<'a>(input: Value<'a>, target: Target) -> Evaluated<'a> {
+/// The value as one of the type.
+pub(super) fn convert<'a>(input: Value<'a>, target: Target) -> Evaluated<'a> {
     let Some(value) = input.get() else { return Ok(Value::NULL) };
     let made = match (target, value) {
         (Target::Bool, RawBsonRef::Boolean(_)) => None,

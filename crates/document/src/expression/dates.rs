@@ -1,8 +1,8 @@
 //! Operators on dates, in UTC and in zones of fixed offsets.
 
+use super::arguments::Arguments;
 use super::arithmetic::date_of;
 use super::calendar::{Civil, DAY_MS, Zone, days, days_in_month, iso_days};
-use super::operators::Arguments;
 use super::time_format;
 use crate::error::{DocumentError, FAILED_TO_PARSE, OVERFLOW};
 use crate::number::Number;

@@ -1,15 +1,15 @@
 //! Evaluating an expression on a document.
 
-use super::convert;
-use super::node::{Node, Variable};
-use super::operators::Arguments;
-use super::parse::Path;
-use crate::error::DocumentError;
-use crate::raw::{append, elements, fields};
+use super::arguments::Arguments;
+use super::counted::{ArrayMaker, field};
+use super::node::{Call, Node, Variable};
+use super::{convert, regexes};
+use crate::error::{CONVERSION_FAILURE, DocumentError};
+use crate::raw::{append, elements};
 use crate::value::{Value, byte_length};
 use crate::variables::Env;
 use bson::DateTime;
-use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use remora_layout::limits::MAX_DOCUMENT_DEPTH;
 
 /// Values of the variables that one operator defines, and those around it.
@@ -110,7 +110,7 @@ impl Node {
             Node::Filter(parts) => filter(parts, scope),
             Node::Reduce(parts) => reduce(parts, scope),
             Node::Regex(call) => call.evaluate(scope),
-            Node::Convert(parts) => convert::evaluate(parts, scope),
+            Node::Convert(parts) => converted(parts, scope),
         }
     }
 }
@@ -257,29 +257,53 @@ fn reduce<'a>(parts: &'a [Node; 3], scope: Scope<'a>) -> Evaluated<'a> {
     Ok(made)
 }
 
-/// Makes an array, and counts its bytes.
-pub(super) struct ArrayMaker<'e> {
-    env: &'e Env<'e>,
-    values: RawArrayBuf,
-    bytes: usize,
+/// `$convert`.
+fn converted<'a>(parts: &'a [Node; 4], scope: Scope<'a>) -> Evaluated<'a> {
+    let [input, to, on_error, on_null] = parts;
+    let (input, to) = (input.evaluate(scope)?, to.evaluate(scope)?);
+    if input.is_nullish() {
+        return match on_null {
+            Node::Absent => Ok(Value::NULL),
+            on_null => on_null.evaluate(scope),
+        };
+    }
+    if to.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let target = convert::Target::of(to.or_null())?;
+    scope.env.spend(input.bytes() / 64)?;
+    match convert::convert(input, target) {
+        Err(error) if error.code() == CONVERSION_FAILURE => match on_error {
+            Node::Absent => Err(error),
+            on_error => on_error.evaluate(scope),
+        },
+        made => made,
+    }
 }
 
-impl<'e> ArrayMaker<'e> {
-    pub(super) fn new(env: &'e Env<'e>) -> ArrayMaker<'e> {
-        ArrayMaker { env, values: RawArrayBuf::new(), bytes: 0 }
-    }
-
-    pub(super) fn push(&mut self, value: RawBsonRef<'_>) -> Result<(), DocumentError> {
-        let bytes = byte_length(value) + 8;
-        self.bytes += bytes;
-        crate::value::fits(self.bytes)?;
-        self.env.spend(1 + bytes / 64)?;
-        self.values.push(value);
-        Ok(())
-    }
-
-    pub(super) fn done<'a>(self) -> Value<'a> {
-        Value::array(self.values)
+impl Call {
+    fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Evaluated<'a> {
+        let [input, pattern, options] = &self.parts;
+        let input = input.evaluate(scope)?;
+        let text = match input.get() {
+            None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => return Ok(self.nothing()),
+            Some(RawBsonRef::String(text)) => text,
+            _ => {
+                let text = format!("{} needs 'input' to be of type string", self.name);
+                return Err(DocumentError::new(51104, text));
+            }
+        };
+        if let Some(pattern) = &self.compiled {
+            return self.search(pattern, text, scope.env);
+        }
+        let (pattern, options) = (pattern.evaluate(scope)?, options.evaluate(scope)?);
+        /// Steps that a compilation takes: about its time.
+        const COMPILATION: usize = 1 << 10;
+        scope.env.spend(COMPILATION)?;
+        match regexes::compile(self.name, &pattern, &options)? {
+            Some(pattern) => self.search(&pattern, text, scope.env),
+            None => Ok(self.nothing()),
+        }
     }
 }
 
@@ -324,37 +348,5 @@ fn at_path<'a>(
             Ok(made.done())
         }
         _ => Ok(Value::Missing),
-    }
-}
-
-/// A field of a document. Fields that are passed over count as steps.
-pub(super) fn field<'a>(
-    document: &'a RawDocument,
-    name: &str,
-    env: &Env<'_>,
-) -> Result<Option<RawBsonRef<'a>>, DocumentError> {
-    /// Fields that are passed over in the time of a step.
-    const SHARE: usize = 16;
-    let mut passed = 0;
-    let found = document.iter_elements().map_while(Result::ok).find(|element| {
-        passed += 1;
-        element.key().as_str() == name
-    });
-    env.spend(passed / SHARE)?;
-    Ok(found.and_then(|element| element.value().ok()))
-}
-
-/// The fields of a document, counted as steps.
-pub(super) fn counted_fields<'d>(
-    document: &'d RawDocument,
-    env: &Env<'_>,
-) -> Result<impl Iterator<Item = (&'d str, RawBsonRef<'d>)>, DocumentError> {
-    env.spend(document.as_bytes().len() / 64)?;
-    Ok(fields(document))
-}
-
-impl Path {
-    fn names(&self) -> &[String] {
-        &self.0
     }
 }

@@ -11,13 +11,16 @@
 //! runs without end; no value is larger than a document; the levels of an expression are bounded when it is
 //! parsed. Values that pass through are not copied.
 
+mod arguments;
 mod arithmetic;
 mod arrays;
 mod calendar;
 mod compare;
 mod convert;
+mod counted;
 mod dates;
 mod evaluate;
+mod field_path;
 mod node;
 mod objects;
 mod operators;

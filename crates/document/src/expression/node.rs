@@ -1,7 +1,8 @@
 //! The parts of an expression.
 
+use super::field_path::Path;
 use super::operators::Operator;
-use super::parse::Path;
+use crate::filter::Pattern;
 use bson::RawBson;
 
 /// A part of an expression.
@@ -32,9 +33,27 @@ pub(super) enum Node {
     /// Input, first value, next value.
     Reduce(Box<[Node; 3]>),
     /// `$regexMatch` and its kin.
-    Regex(Box<super::regexes::Call>),
+    Regex(Box<Call>),
     /// Input, type, what stands for an error, what stands for null.
     Convert(Box<[Node; 4]>),
+}
+
+/// What is wanted of the matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Whether,
+    First,
+    All,
+}
+
+/// A call of `$regexMatch` or of one of its kin. A pattern that is the same for all documents is compiled once.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) name: &'static str,
+    pub(super) wanted: Wanted,
+    /// Input, pattern, options.
+    pub(super) parts: [Node; 3],
+    pub(super) compiled: Option<Pattern>,
 }
 
 /// What a path begins at.

@@ -1,7 +1,7 @@
 //! Operators on documents.
 
-use super::evaluate::{ArrayMaker, counted_fields, field};
-use super::operators::Arguments;
+use super::arguments::Arguments;
+use super::counted::{ArrayMaker, counted_fields, field};
 use crate::error::DocumentError;
 use crate::raw::{append, elements, fields};
 use crate::value::Value;

@@ -1,33 +1,11 @@
 //! The operators whose arguments are evaluated first: their names, the shapes of their arguments, and their
 //! functions.
 
+use super::arguments::Arguments;
 use super::{arithmetic, arrays, compare, convert, dates, objects, sets, strings};
 use crate::error::DocumentError;
 use crate::value::Value;
-use crate::variables::Env;
 use std::fmt;
-
-/// Evaluated arguments.
-pub(super) struct Arguments<'a, 's> {
-    /// The operator's name.
-    pub(super) name: &'static str,
-    pub(super) values: Vec<Value<'a>>,
-    pub(super) env: &'s Env<'s>,
-}
-
-impl<'a> Arguments<'a, '_> {
-    /// Takes an argument, which is missing then.
-    pub(super) fn take(&mut self, at: usize) -> Value<'a> {
-        self.values
-            .get_mut(at)
-            .map_or(Value::Missing, |value| std::mem::replace(value, Value::Missing))
-    }
-
-    /// An argument; missing if there are not so many.
-    pub(super) fn get(&self, at: usize) -> &Value<'a> {
-        self.values.get(at).unwrap_or(&Value::Missing)
-    }
-}
 
 type Function = for<'a> fn(&mut Arguments<'a, '_>) -> Result<Value<'a>, DocumentError>;
 

@@ -1,8 +1,8 @@
 //! From a value to an expression.
 
-use super::node::{Node, Variable};
+use super::field_path::Path;
+use super::node::{Call, Node, Variable};
 use super::operators::{Operator, Shape, find};
-use super::regexes::Call;
 use crate::error::{DocumentError, FAILED_TO_PARSE, INVALID_PIPELINE_OPERATOR};
 use crate::raw::{elements, fields};
 use crate::validate::value_at;
@@ -13,10 +13,6 @@ use bson::raw::{RawBsonRef, RawDocument};
 use remora_layout::limits::{MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS, MAX_PATH_PARTS};
 
 type Parsed<T> = Result<T, DocumentError>;
-
-/// The names of a path. It may have none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Path(pub(super) Vec<String>);
 
 /// Divides the path of a field at its dots.
 ///

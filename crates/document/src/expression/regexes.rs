@@ -1,32 +1,15 @@
 //! `$regexMatch`, `$regexFind` and `$regexFindAll`.
 
-use super::evaluate::{ArrayMaker, Scope};
-use super::node::Node;
+use super::counted::ArrayMaker;
+use super::node::{Call, Node, Wanted};
 use crate::error::DocumentError;
 use crate::filter::Pattern;
 use crate::value::Value;
+use crate::variables::Env;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
 use regex::Captures;
 
 type Evaluated<'a> = Result<Value<'a>, DocumentError>;
-
-/// What is wanted of the matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Whether,
-    First,
-    All,
-}
-
-/// A call of one of the operators. A pattern that is the same for all documents is compiled once.
-#[derive(Debug)]
-pub(super) struct Call {
-    pub(super) name: &'static str,
-    pub(super) wanted: Wanted,
-    /// Input, pattern, options.
-    pub(super) parts: [Node; 3],
-    pub(super) compiled: Option<Pattern>,
-}
 
 impl Call {
     pub(super) fn new(name: &str, parts: [Node; 3]) -> Result<Call, DocumentError> {
@@ -47,31 +30,8 @@ impl Call {
         Ok(Call { name, wanted, parts, compiled })
     }
 
-    pub(super) fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Evaluated<'a> {
-        let [input, pattern, options] = &self.parts;
-        let input = input.evaluate(scope)?;
-        let text = match input.get() {
-            None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => return Ok(self.nothing()),
-            Some(RawBsonRef::String(text)) => text,
-            _ => {
-                let text = format!("{} needs 'input' to be of type string", self.name);
-                return Err(DocumentError::new(51104, text));
-            }
-        };
-        if let Some(pattern) = &self.compiled {
-            return self.search(pattern, text, scope);
-        }
-        let (pattern, options) = (pattern.evaluate(scope)?, options.evaluate(scope)?);
-        /// Steps that a compilation takes: about its time.
-        const COMPILATION: usize = 1 << 10;
-        scope.env.spend(COMPILATION)?;
-        match compile(self.name, &pattern, &options)? {
-            Some(pattern) => self.search(&pattern, text, scope),
-            None => Ok(self.nothing()),
-        }
-    }
-
-    fn nothing<'a>(&self) -> Value<'a> {
+    /// What an input that is null gives.
+    pub(super) fn nothing<'a>(&self) -> Value<'a> {
         match self.wanted {
             Wanted::Whether => Value::bool(false),
             Wanted::First => Value::NULL,
@@ -79,8 +39,9 @@ impl Call {
         }
     }
 
-    fn search<'a>(&self, pattern: &Pattern, text: &str, scope: Scope<'_>) -> Evaluated<'a> {
-        scope.env.spend(1 + text.len() / 16)?;
+    /// Searches a text.
+    pub(super) fn search<'a>(&self, pattern: &Pattern, text: &str, env: &Env<'_>) -> Evaluated<'a> {
+        env.spend(1 + text.len() / 16)?;
         let mut position = Position::default();
         match self.wanted {
             Wanted::Whether => Ok(Value::bool(pattern.regex().is_match(text))),
@@ -89,9 +50,9 @@ impl Call {
                 None => Value::NULL,
             }),
             Wanted::All => {
-                let mut made = ArrayMaker::new(scope.env);
+                let mut made = ArrayMaker::new(env);
                 for captures in pattern.regex().captures_iter(text) {
-                    scope.env.spend(captures.len())?;
+                    env.spend(captures.len())?;
                     let found = describe(&captures, text, &mut position);
                     made.push(RawBsonRef::Document(&found))?;
                 }
@@ -132,7 +93,7 @@ fn describe(captures: &Captures<'_>, text: &str, position: &mut Position) -> Raw
 }
 
 /// Compiles a pattern; nothing if it is null.
-fn compile(
+pub(super) fn compile(
     name: &str,
     pattern: &Value<'_>,
     options: &Value<'_>,

@@ -1,7 +1,7 @@
 //! Operators on arrays as sets: the order and repetitions of elements have no meaning.
 
-use super::evaluate::ArrayMaker;
-use super::operators::Arguments;
+use super::arguments::Arguments;
+use super::counted::ArrayMaker;
 use crate::error::DocumentError;
 use crate::order::compare;
 use crate::raw::elements;

@@ -1,9 +1,9 @@
 //! Operators on strings. Positions count bytes or code points, as the operator's name says.
 
+use super::arguments::Arguments;
 use super::arrays::search_range;
 use super::convert::to_text;
-use super::evaluate::ArrayMaker;
-use super::operators::Arguments;
+use super::counted::ArrayMaker;
 use crate::error::DocumentError;
 use crate::value::Value;
 use bson::raw::RawBsonRef;
