@@ -1,9 +1,6 @@
 //! `$facet`: several pipelines over the same documents.
 
-use super::lookup::feed;
-use super::parse::{Place, pipeline};
-use super::stage::{Poll, check, memory};
-use super::{Pipeline, Step};
+use super::step::{Inner, ParseInner, Poll, Step, check, feed, memory};
 use crate::error::DocumentError;
 use crate::raw::{append, fields};
 use crate::variables::Variables;
@@ -12,8 +9,8 @@ use remora_layout::limits::MAX_FACETS;
 
 /// The stage: each pipeline with its name and its result so far.
 #[derive(Debug, Clone)]
-pub(super) struct Facet {
-    inners: Vec<(String, Pipeline, RawArrayBuf)>,
+pub(super) struct Facet<P> {
+    inners: Vec<(String, P, RawArrayBuf)>,
     /// The pipeline that is stepped; behind the last one they all want input.
     at: usize,
     has_ended: bool,
@@ -25,12 +22,12 @@ fn fail<T>(code: i32, text: impl Into<String>) -> Result<T, DocumentError> {
     Err(DocumentError::new(code, text))
 }
 
-impl Facet {
+impl<P: Inner> Facet<P> {
     pub(super) fn parse(
         argument: RawBsonRef<'_>,
         variables: &Variables,
-        depth: usize,
-    ) -> Result<Facet, DocumentError> {
+        pipeline: ParseInner<'_, P>,
+    ) -> Result<Self, DocumentError> {
         let argument = match argument {
             RawBsonRef::Document(argument) if !argument.is_empty() => argument,
             _ => {
@@ -50,11 +47,11 @@ impl Facet {
                 let text = format!("arguments to $facet must be arrays, {name} is not an array");
                 return fail(40170, text);
             };
-            let inner = pipeline(stages, variables, Place::Facet(depth + 1))?;
+            let inner = pipeline(stages, variables)?;
             inners.push((name.to_owned(), inner, RawArrayBuf::new()));
         }
         let at = inners.len();
-        Ok(Facet { inners, at, has_ended: false, is_given: false, bytes: 0 })
+        Ok(Self { inners, at, has_ended: false, is_given: false, bytes: 0 })
     }
 
     /// Bytes of the documents that it keeps, about.

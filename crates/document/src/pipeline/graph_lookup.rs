@@ -1,8 +1,7 @@
 //! `$graphLookup`: the documents that are reached from a value, level by level.
 
-use super::lookup::{one_of, text};
 use super::source::{Query, both};
-use super::stage::{Poll, check, memory};
+use super::step::{Poll, check, memory, one_of, text};
 use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::expression::{Expression, parse_path, path_value};
 use crate::filter::Filter;

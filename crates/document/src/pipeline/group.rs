@@ -1,7 +1,7 @@
 //! `$group`: documents with equal ids become one.
 
 use super::accumulator::{Accumulator, State};
-use super::stage::memory;
+use super::step::memory;
 use crate::error::DocumentError;
 use crate::expression::Expression;
 use crate::key::{Direction, encode};
@@ -123,7 +123,7 @@ impl Group {
             let value = accumulator.result(state)?;
             append(&mut made, name, Value::of_owned(&value).or_null())?;
         }
-        super::stage::check(&made)?;
+        super::step::check(&made)?;
         Ok(Some(made))
     }
 }

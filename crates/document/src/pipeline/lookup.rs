@@ -1,43 +1,39 @@
 //! `$lookup`: documents of another collection, in an array.
 
-use super::Pipeline;
-use super::parse::{Place, pipeline};
 use super::source::{Query, condition};
-use super::stage::Poll;
-use super::{Step, stage};
+use super::step::{Inner, ParseInner, Poll, Step, check, feed, one_of, text};
 use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::expression::{Expression, parse_path, path_value};
 use crate::raw::{elements, fields};
 use crate::set_path::set_path;
-use crate::value::Value;
 use crate::variables::{Env, Variables, check_name};
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
 
 /// The stage, and the document that it is at.
 #[derive(Debug, Clone)]
-pub(super) struct Lookup {
-    spec: Arc<Spec>,
-    current: Option<Current>,
+pub(super) struct Lookup<P> {
+    spec: Arc<Spec<P>>,
+    current: Option<Current<P>>,
 }
 
 #[derive(Debug)]
-struct Spec {
+struct Spec<P> {
     from: String,
     /// Paths of the document and of the other collection's documents, whose values must be equal.
     fields: Option<(Vec<String>, String)>,
     /// Variables of the pipeline.
     variables: Vec<(String, Expression)>,
     /// What is done with the documents that are found. It has not begun.
-    template: Pipeline,
+    template: P,
     into: Vec<String>,
 }
 
 /// A document whose search is not done.
 #[derive(Debug, Clone)]
-struct Current {
+struct Current<P> {
     document: RawDocumentBuf,
-    inner: Pipeline,
+    inner: P,
     found: RawArrayBuf,
     bytes: usize,
 }
@@ -46,24 +42,12 @@ fn fail<T>(code: i32, text: impl Into<String>) -> Result<T, DocumentError> {
     Err(DocumentError::new(code, text))
 }
 
-/// A text among the arguments of a stage.
-pub(super) fn text<'d>(
-    stage: &str,
-    name: &str,
-    value: RawBsonRef<'d>,
-) -> Result<&'d str, DocumentError> {
-    value.as_str().ok_or_else(|| {
-        let text = format!("{stage} argument '{name}' must be a string");
-        DocumentError::new(FAILED_TO_PARSE, text)
-    })
-}
-
-impl Lookup {
+impl<P: Inner> Lookup<P> {
     pub(super) fn parse(
         argument: RawBsonRef<'_>,
         variables: &Variables,
-        depth: usize,
-    ) -> Result<Lookup, DocumentError> {
+        pipeline: ParseInner<'_, P>,
+    ) -> Result<Self, DocumentError> {
         let RawBsonRef::Document(argument) = argument else {
             return fail(FAILED_TO_PARSE, "the $lookup specification must be an Object");
         };
@@ -118,7 +102,7 @@ impl Lookup {
             inner.set(name, None);
         }
         let none = RawArrayBuf::new();
-        let template = pipeline(stages.unwrap_or(&none), &inner, Place::Inside(depth + 1))?;
+        let template = pipeline(stages.unwrap_or(&none), &inner)?;
         let spec = Spec {
             from: from.to_owned(),
             fields: paths,
@@ -126,7 +110,7 @@ impl Lookup {
             template,
             into: parse_path(into)?,
         };
-        Ok(Lookup { spec: Arc::new(spec), current: None })
+        Ok(Self { spec: Arc::new(spec), current: None })
     }
 
     /// Bytes of the documents that it keeps, about.
@@ -180,7 +164,7 @@ impl Lookup {
                 let Some(current) = self.current.take() else { return Ok(Poll::Moved) };
                 let found = Some(RawBsonRef::Array(&current.found));
                 let made = set_path(&current.document, &self.spec.into, found)?;
-                stage::check(&made)?;
+                check(&made)?;
                 Ok(Poll::Ready(made))
             }
         }
@@ -206,18 +190,6 @@ impl Lookup {
     }
 }
 
-/// Hands an answer to an inner pipeline: to a stage of it that asked, or as its input.
-pub(super) fn feed(inner: &mut Pipeline, documents: Vec<RawDocumentBuf>, is_last: bool) {
-    if !inner.asking.is_empty() {
-        inner.answer(documents, is_last);
-        return;
-    }
-    documents.into_iter().for_each(|document| inner.push(document));
-    if is_last {
-        inner.end();
-    }
-}
-
 /// The filter of the documents whose `foreign` field equals the `local` one, or an element of it.
 fn equality(
     document: &RawDocument,
@@ -233,35 +205,4 @@ fn equality(
         Some(RawBsonRef::Array(array)) => one_of(foreign, elements(array)),
         Some(value) => condition(foreign, "$eq", value),
     }
-}
-
-/// The filter of the documents whose field equals one of some values.
-pub(super) fn one_of<'v>(
-    path: &str,
-    values: impl Iterator<Item = RawBsonRef<'v>>,
-) -> Result<RawDocumentBuf, DocumentError> {
-    let (mut list, mut others) = (RawArrayBuf::new(), Vec::new());
-    for value in values {
-        match value {
-            RawBsonRef::Undefined => list.push(RawBsonRef::Null),
-            // `$in` takes these for patterns and operators.
-            RawBsonRef::RegularExpression(_) => others.push(condition(path, "$eq", value)?),
-            RawBsonRef::Document(inner)
-                if fields(inner).next().is_some_and(|(name, _)| name.starts_with('$')) =>
-            {
-                others.push(condition(path, "$eq", value)?);
-            }
-            value => list.push(value),
-        }
-    }
-    let list = condition(path, "$in", Value::array(list).or_null())?;
-    if others.is_empty() {
-        return Ok(list);
-    }
-    let mut any = RawArrayBuf::new();
-    any.push(&list);
-    others.iter().for_each(|other| any.push(other));
-    let mut filter = RawDocumentBuf::new();
-    filter.append(cstr!("$or"), any);
-    Ok(filter)
 }

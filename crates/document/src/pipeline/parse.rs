@@ -1,6 +1,5 @@
 //! From an array of stages to a pipeline.
 
-use super::Pipeline;
 use super::facet::Facet;
 use super::graph_lookup::GraphLookup;
 use super::group::Group;
@@ -8,7 +7,7 @@ use super::lookup::Lookup;
 use super::redact::Redact;
 use super::sink::Sink;
 use super::source::{Source, both};
-use super::stage::{Node, Sample, Stage};
+use super::stage::{Node, Pipeline, Sample, Stage};
 use super::union_with::UnionWith;
 use super::unwind::Unwind;
 use crate::error::{
@@ -27,6 +26,16 @@ use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, 
 use remora_layout::limits::{MAX_PIPELINE_STAGES, MAX_SUB_PIPELINES};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+impl Pipeline {
+    /// Parses the stages of a pipeline.
+    ///
+    /// # Errors
+    /// As MongoDB: an unknown stage, a stage at a wrong place, a wrong argument.
+    pub fn parse(stages: &RawArray, variables: &Variables) -> Result<Pipeline, DocumentError> {
+        pipeline(stages, variables, Place::Top)
+    }
+}
 
 type Parsed<T> = Result<T, DocumentError>;
 
@@ -106,6 +115,30 @@ pub(super) fn pipeline(stages: &RawArray, variables: &Variables, place: Place) -
     })
 }
 
+/// The stages that make one document of each.
+const ALLOWED: [&str; 6] =
+    ["$addFields", "$project", "$replaceRoot", "$replaceWith", "$set", "$unset"];
+
+/// Parses stages that make one document of each, as updates have them.
+pub(super) fn document_stages(stages: &RawArray, variables: &Variables) -> Parsed<Pipeline> {
+    for stage in elements(stages) {
+        let RawBsonRef::Document(stage) = stage else {
+            let text = "Each element of the 'pipeline' array must be an object";
+            return Err(DocumentError::new(TYPE_MISMATCH, text));
+        };
+        if let Some((name, _)) = fields(stage).next()
+            && name.starts_with('$')
+            && !ALLOWED.contains(&name)
+        {
+            // What is no stage at all has an error of its own.
+            pipeline(stages, variables, Place::Top)?;
+            let text = format!("{name} is not allowed to be used within an update");
+            return Err(DocumentError::new(FAILED_TO_PARSE, text));
+        }
+    }
+    pipeline(stages, variables, Place::Top)
+}
+
 struct Parser<'v> {
     variables: &'v Variables,
     place: Place,
@@ -172,9 +205,15 @@ impl Parser<'_> {
         {
             return fail(40600, format!("{name} is not allowed to be used within a $facet stage"));
         }
+        let inside = |stages: &RawArray, variables: &Variables| {
+            pipeline(stages, variables, Place::Inside(depth + 1))
+        };
+        let of_facet = |stages: &RawArray, variables: &Variables| {
+            pipeline(stages, variables, Place::Facet(depth + 1))
+        };
         match name {
             "$lookup" => {
-                let lookup = Lookup::parse(argument, variables, depth)?;
+                let lookup = Lookup::parse(argument, variables, &inside)?;
                 self.add(Stage::Lookup(Box::new(lookup)));
             }
             "$graphLookup" => {
@@ -182,10 +221,10 @@ impl Parser<'_> {
                 self.add(Stage::GraphLookup(Box::new(lookup)));
             }
             "$unionWith" => {
-                let union = UnionWith::parse(argument, variables, depth)?;
+                let union = UnionWith::parse(argument, variables, &inside)?;
                 self.add(Stage::UnionWith(Box::new(union)));
             }
-            "$facet" => self.add(Stage::Facet(Facet::parse(argument, variables, depth)?)),
+            "$facet" => self.add(Stage::Facet(Facet::parse(argument, variables, &of_facet)?)),
             "$documents" | "$geoNear" if !is_first => {
                 return fail(
                     40602,
@@ -208,7 +247,11 @@ impl Parser<'_> {
                 );
             }
             "$out" => self.sink = Some(Sink::out(argument)?),
-            "$merge" => self.sink = Some(Sink::merge(argument, variables)?),
+            "$merge" => {
+                self.sink = Some(Sink::merge(argument, variables, &|stages, variables| {
+                    document_stages(stages, variables).map(drop)
+                })?)
+            }
             _ if UNSUPPORTED.contains(&name) => {
                 let text = format!("the stage {name} is not supported");
                 return fail(COMMAND_NOT_SUPPORTED, text);

@@ -2,10 +2,12 @@
 
 use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::raw::{elements, fields};
-use crate::update::Update;
 use crate::variables::Variables;
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use bson::rawdoc;
+
+/// Checks the stages of an update.
+pub(super) type CheckUpdate<'c> = &'c dyn Fn(&RawArray, &Variables) -> Result<(), DocumentError>;
 
 /// What the caller does with the documents of the result.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,6 +113,7 @@ impl Sink {
     pub(super) fn merge(
         argument: RawBsonRef<'_>,
         variables: &Variables,
+        check_update: CheckUpdate<'_>,
     ) -> Result<Sink, DocumentError> {
         let argument = match argument {
             RawBsonRef::Document(argument) => argument,
@@ -161,7 +164,7 @@ impl Sink {
             }
             let mut known = variables.clone();
             fields(&values).for_each(|(name, _)| known.set(name, None));
-            Update::parse_pipeline(stages, &known)?;
+            check_update(stages, &known)?;
             *place = values;
         } else if !values.is_empty() {
             return fail("Cannot use 'let' variables with 'whenMatched' that is no pipeline");

@@ -1,36 +1,211 @@
-//! One stage of a pipeline, and how it is polled.
+//! A pipeline, its stages, and how they are polled. A stage may have a pipeline inside: so both are here.
 
 use super::facet::Facet;
 use super::graph_lookup::GraphLookup;
 use super::group::Group;
 use super::lookup::Lookup;
 use super::redact::Redact;
-use super::source::Query;
+use super::sink::Sink;
+use super::source::Source;
+use super::step::{Inner, Poll, Step, check, memory};
 use super::union_with::UnionWith;
 use super::unwind::Unwind;
-use crate::error::{DocumentError, MEMORY_LIMIT, OVERFLOW};
+use crate::error::DocumentError;
 use crate::expression::Expression;
 use crate::filter::Filter;
 use crate::projection::Shape;
 use crate::sorter::Sorter;
-use crate::validate::{Invalid, validate};
 use crate::value::{Value, shown};
-use crate::variables::Env;
+use crate::variables::{Env, Variables};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
-use remora_layout::limits::{MAX_DOCUMENT_DEPTH, MAX_STAGE_BYTES};
-use std::collections::BTreeMap;
+use remora_layout::limits::MAX_STEP_MOVES;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What a stage does next.
-#[derive(Debug)]
-pub(super) enum Poll {
-    Ready(RawDocumentBuf),
-    /// It did something; poll it again.
-    Moved,
-    Wants,
-    Asks(Query),
-    Awaits,
-    Done,
+/// A pipeline, parsed, and what its stages keep.
+///
+/// ```
+/// use bson::{rawdoc, raw::RawArrayBuf};
+/// use remora_document::{Pipeline, Step, Variables};
+///
+/// let mut stages = RawArrayBuf::new();
+/// stages.push(rawdoc! { "$match": { "size": { "$gt": 1 } } });
+/// stages.push(rawdoc! { "$group": { "_id": "$item", "sum": { "$sum": "$size" } } });
+/// let mut pipeline = Pipeline::parse(&stages, &Variables::default())?;
+///
+/// assert_eq!(pipeline.source().filter, rawdoc! { "size": { "$gt": 1 } });
+/// let mut found = vec![rawdoc! { "item": "a", "size": 2 }, rawdoc! { "item": "a", "size": 3 }];
+/// loop {
+///     match pipeline.step()? {
+///         Step::Wants => match found.pop() {
+///             Some(document) => pipeline.push(document),
+///             None => pipeline.end(),
+///         },
+///         Step::Gives(document) => assert_eq!(document, rawdoc! { "_id": "a", "sum": 5 }),
+///         Step::Done => break,
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), remora_document::DocumentError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    pub(super) source: Source,
+    pub(super) nodes: Vec<Node>,
+    pub(super) sink: Option<Sink>,
+    pub(super) variables: Arc<Variables>,
+    pub(super) inbox: VecDeque<RawDocumentBuf>,
+    pub(super) has_ended: bool,
+    /// The stages whose searches are not answered yet, the latest last.
+    pub(super) asking: Vec<usize>,
+    /// The stage to poll next.
+    pub(super) at: usize,
+}
+
+impl Pipeline {
+    /// What the caller's search does of the pipeline: the stages do not do it again.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Where the result goes, if it does not go to the client.
+    #[must_use]
+    pub fn sink(&self) -> Option<&Sink> {
+        self.sink.as_ref()
+    }
+
+    /// The collections in which the pipeline searches, beside its own.
+    #[must_use]
+    pub fn collections(&self) -> Vec<&str> {
+        let mut all = Vec::new();
+        self.nodes.iter().for_each(|node| node.collections(&mut all));
+        all
+    }
+
+    /// Hands in a document: after [`Step::Wants`].
+    pub fn push(&mut self, document: RawDocumentBuf) {
+        self.inbox.push_back(document);
+    }
+
+    /// There are no more documents to hand in.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Answers the latest search with some of its documents; `is_last` if there are no more. Then the search
+    /// before it is the latest one again, if it is not answered yet: searches nest.
+    pub fn answer(&mut self, documents: Vec<RawDocumentBuf>, is_last: bool) {
+        let Some(node) = self.asking.last().and_then(|at| self.nodes.get_mut(*at)) else { return };
+        node.answer(documents, is_last);
+        if is_last {
+            self.asking.pop();
+        }
+    }
+
+    /// Whether more input changes nothing any more, as behind a `$limit`.
+    #[must_use]
+    pub fn is_satisfied(&self) -> bool {
+        self.nodes.iter().any(Node::is_satisfied)
+    }
+
+    /// Bytes of the documents that it keeps, about.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let inbox = self.inbox.iter().map(|document| document.as_bytes().len());
+        inbox.chain(self.nodes.iter().map(Node::kept_bytes)).sum()
+    }
+
+    /// Moves documents through the stages until something is wanted or given.
+    ///
+    /// # Errors
+    /// As MongoDB: an expression fails, a document is too large, a stage needs too much memory.
+    pub fn step(&mut self) -> Result<Step, DocumentError> {
+        for _ in 0..MAX_STEP_MOVES {
+            let Some(node) = self.nodes.get_mut(self.at) else {
+                // There are no stages.
+                return Ok(match (self.inbox.pop_front(), self.has_ended) {
+                    (Some(document), _) => Step::Gives(document),
+                    (None, true) => Step::Done,
+                    (None, false) => Step::Wants,
+                });
+            };
+            let env = self.variables.env();
+            let poll = node.poll(&env)?;
+            let seed = env.seed();
+            if seed != self.variables.seed() {
+                Arc::make_mut(&mut self.variables).set_seed(seed);
+            }
+            let is_last = self.at + 1 == self.nodes.len();
+            match poll {
+                Poll::Ready(document) if is_last => return Ok(Step::Gives(document)),
+                Poll::Ready(document) => {
+                    self.at += 1;
+                    self.nodes[self.at].accept(document);
+                }
+                Poll::Moved => {}
+                Poll::Done if is_last => return Ok(Step::Done),
+                Poll::Done => {
+                    self.at += 1;
+                    self.nodes[self.at].end();
+                }
+                Poll::Asks(query) => {
+                    self.asking.push(self.at);
+                    return Ok(Step::Asks(query));
+                }
+                Poll::Awaits => return Ok(Step::Awaits),
+                Poll::Wants if self.at > 0 => self.at -= 1,
+                Poll::Wants => match (self.inbox.pop_front(), self.has_ended) {
+                    (Some(document), _) => self.nodes[0].accept(document),
+                    (None, true) => self.nodes[0].end(),
+                    (None, false) => return Ok(Step::Wants),
+                },
+            }
+        }
+        Ok(Step::Continues)
+    }
+}
+
+impl Inner for Pipeline {
+    fn source(&self) -> &Source {
+        self.source()
+    }
+
+    fn collections(&self) -> Vec<&str> {
+        self.collections()
+    }
+
+    fn push(&mut self, document: RawDocumentBuf) {
+        self.push(document);
+    }
+
+    fn end(&mut self) {
+        self.end();
+    }
+
+    fn answer(&mut self, documents: Vec<RawDocumentBuf>, is_last: bool) {
+        self.answer(documents, is_last);
+    }
+
+    fn asks(&self) -> bool {
+        !self.asking.is_empty()
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.is_satisfied()
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.kept_bytes()
+    }
+
+    fn step(&mut self) -> Result<Step, DocumentError> {
+        self.step()
+    }
+
+    fn with_variables(&self, variables: Variables) -> Self {
+        Self { variables: Arc::new(variables), ..self.clone() }
+    }
 }
 
 /// A stage.
@@ -48,10 +223,10 @@ pub(super) enum Stage {
     Group(Box<Group>),
     Unwind(Unwind),
     Documents { values: Expression, made: Option<std::vec::IntoIter<RawDocumentBuf>> },
-    Facet(Facet),
-    Lookup(Box<Lookup>),
+    Facet(Facet<Pipeline>),
+    Lookup(Box<Lookup<Pipeline>>),
     GraphLookup(Box<GraphLookup>),
-    UnionWith(Box<UnionWith>),
+    UnionWith(Box<UnionWith<Pipeline>>),
 }
 
 /// A stage and its input.
@@ -228,19 +403,6 @@ impl Stage {
     }
 }
 
-/// Checks a document that expressions have made: its bytes and its depth.
-pub(super) fn check(document: &RawDocument) -> Result<(), DocumentError> {
-    crate::value::fits(document.as_bytes().len())?;
-    match validate(document) {
-        Err(Invalid::TooDeep) => {
-            let text =
-                format!("a document that was made has more than {MAX_DOCUMENT_DEPTH} levels");
-            Err(DocumentError::new(OVERFLOW, text))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn replace_root(
     root: &Expression,
     document: &RawDocument,
@@ -309,15 +471,4 @@ impl Sample {
         }
         memory("$sample", self.bytes)
     }
-}
-
-/// Checks the bytes that a stage keeps.
-pub(super) fn memory(name: &str, bytes: usize) -> Result<(), DocumentError> {
-    if bytes <= MAX_STAGE_BYTES {
-        return Ok(());
-    }
-    let text = format!(
-        "PlanExecutor error during aggregation :: caused by :: Exceeded memory limit for {name}, but didn't allow external sort. Pass allowDiskUse:true to opt in."
-    );
-    Err(DocumentError::new(MEMORY_LIMIT, text))
 }

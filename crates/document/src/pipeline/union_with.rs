@@ -1,11 +1,7 @@
 //! `$unionWith`: behind the documents of the input those of another collection.
 
-use super::Pipeline;
-use super::Step;
-use super::lookup::{feed, text};
-use super::parse::{Place, pipeline};
 use super::source::Query;
-use super::stage::Poll;
+use super::step::{Inner, ParseInner, Poll, Step, feed, text};
 use crate::error::{DocumentError, FAILED_TO_PARSE};
 use crate::raw::fields;
 use crate::variables::Variables;
@@ -13,18 +9,18 @@ use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 
 /// The stage.
 #[derive(Debug, Clone)]
-pub(super) struct UnionWith {
+pub(super) struct UnionWith<P> {
     collection: String,
-    inner: Pipeline,
+    inner: P,
     has_asked: bool,
 }
 
-impl UnionWith {
+impl<P: Inner> UnionWith<P> {
     pub(super) fn parse(
         argument: RawBsonRef<'_>,
         variables: &Variables,
-        depth: usize,
-    ) -> Result<UnionWith, DocumentError> {
+        pipeline: ParseInner<'_, P>,
+    ) -> Result<Self, DocumentError> {
         let fail = |text: String| Err(DocumentError::new(FAILED_TO_PARSE, text));
         let (mut collection, mut stages) = (None, None);
         match argument {
@@ -57,8 +53,8 @@ impl UnionWith {
             return fail("$unionWith needs the name of a collection".to_owned());
         };
         let none = RawArrayBuf::new();
-        let inner = pipeline(stages.unwrap_or(&none), variables, Place::Inside(depth + 1))?;
-        Ok(UnionWith { collection: collection.to_owned(), inner, has_asked: false })
+        let inner = pipeline(stages.unwrap_or(&none), variables)?;
+        Ok(Self { collection: collection.to_owned(), inner, has_asked: false })
     }
 
     /// Bytes of the documents that it keeps, about.

@@ -1,6 +1,6 @@
 //! `$unwind`: a document for each element of an array.
 
-use super::stage::Poll;
+use super::step::Poll;
 use crate::error::DocumentError;
 use crate::expression::parse_path;
 use crate::raw::{elements, fields};

@@ -1,12 +1,22 @@
 //! Applying a tree of fields to a document.
 
-use super::{Branch, Child, Mode, Shape};
+use super::shape::{Branch, Child, Mode, Shape};
 use crate::error::DocumentError;
 use crate::raw::{append, elements};
 use crate::value::fits;
 use crate::variables::Env;
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use remora_layout::limits::MAX_DOCUMENT_DEPTH;
+
+impl Shape {
+    pub(crate) fn apply(
+        &self,
+        document: &RawDocument,
+        env: &Env<'_>,
+    ) -> Result<RawDocumentBuf, DocumentError> {
+        self::apply(self, document, env)
+    }
+}
 
 type Made<T> = Result<T, DocumentError>;
 

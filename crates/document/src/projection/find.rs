@@ -2,7 +2,7 @@
 //! on the result of the inclusions and exclusions beside them.
 
 use super::parse::{Maker, fail};
-use super::{Child, Shape};
+use super::shape::{Child, Shape};
 use crate::error::{COMMAND_NOT_SUPPORTED, DocumentError};
 use crate::expression::{parse_path, slice_range};
 use crate::filter::Filter;

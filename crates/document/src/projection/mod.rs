@@ -12,12 +12,13 @@
 mod apply;
 mod find;
 mod parse;
+mod shape;
 
 use crate::error::DocumentError;
-use crate::variables::{Env, Variables};
+use crate::variables::Variables;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use find::Operators;
-use std::collections::HashMap;
+pub(crate) use shape::Shape;
 use std::sync::Arc;
 
 /// A projection of `find`, parsed.
@@ -79,95 +80,5 @@ impl Projection {
         let env = self.variables.env();
         let made = self.shape.apply(document, &env)?;
         self.operators.apply(made, found)
-    }
-}
-
-/// What happens to fields that a projection does not name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// They are left out: of inclusions.
-    Drop,
-    /// They stay: of exclusions, and of `$addFields`.
-    Keep,
-}
-
-/// A tree of fields.
-#[derive(Debug, Clone)]
-pub(crate) struct Shape {
-    mode: Mode,
-    root: Branch,
-    computes: bool,
-}
-
-/// The fields that a projection names in one document.
-#[derive(Debug, Clone, Default)]
-struct Branch {
-    children: Vec<(String, Child)>,
-    /// Positions by name, if there are many.
-    positions: HashMap<String, usize>,
-    /// Whether something below is computed.
-    computes: bool,
-}
-
-#[derive(Debug, Clone)]
-enum Child {
-    Include,
-    Exclude,
-    Compute(crate::expression::Expression),
-    Below(Branch),
-}
-
-/// So many children are searched one by one.
-const FEW: usize = 8;
-
-impl Branch {
-    fn position(&self, name: &str) -> Option<usize> {
-        match self.children.len() > FEW {
-            true => self.positions.get(name).copied(),
-            false => self.children.iter().position(|(known, _)| known == name),
-        }
-    }
-
-    fn push(&mut self, name: &str, child: Child) -> usize {
-        let at = self.children.len();
-        self.children.push((name.to_owned(), child));
-        self.positions.insert(name.to_owned(), at);
-        at
-    }
-}
-
-impl Shape {
-    /// Parses the argument of `$project`.
-    pub(crate) fn project(
-        argument: &RawDocument,
-        variables: &Variables,
-    ) -> Result<Shape, DocumentError> {
-        parse::project(argument, variables)
-    }
-
-    /// Parses the argument of `$addFields`.
-    pub(crate) fn add_fields(
-        argument: &RawDocument,
-        variables: &Variables,
-    ) -> Result<Shape, DocumentError> {
-        parse::add_fields(argument, variables)
-    }
-
-    /// The projection that leaves out fields, as `$unset` does.
-    pub(crate) fn unset(paths: &[&str]) -> Result<Shape, DocumentError> {
-        parse::unset(paths)
-    }
-
-    /// Whether it computes something, so that a result can be larger than its document.
-    pub(crate) fn computes(&self) -> bool {
-        self.computes
-    }
-
-    pub(crate) fn apply(
-        &self,
-        document: &RawDocument,
-        env: &Env<'_>,
-    ) -> Result<RawDocumentBuf, DocumentError> {
-        apply::apply(self, document, env)
     }
 }

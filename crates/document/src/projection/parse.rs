@@ -1,6 +1,6 @@
 //! From a document to a tree of fields.
 
-use super::{Branch, Child, Mode, Shape};
+use super::shape::{Branch, Child, Mode, Shape};
 use crate::error::DocumentError;
 use crate::expression::{Expression, parse_path};
 use crate::raw::fields;
@@ -9,6 +9,29 @@ use crate::value::is_true;
 use crate::variables::Variables;
 use bson::raw::{RawBsonRef, RawDocument};
 use remora_layout::limits::MAX_EXPRESSION_PARTS;
+
+impl Shape {
+    /// Parses the argument of `$project`.
+    pub(crate) fn project(
+        argument: &RawDocument,
+        variables: &Variables,
+    ) -> Result<Shape, DocumentError> {
+        self::project(argument, variables)
+    }
+
+    /// Parses the argument of `$addFields`.
+    pub(crate) fn add_fields(
+        argument: &RawDocument,
+        variables: &Variables,
+    ) -> Result<Shape, DocumentError> {
+        self::add_fields(argument, variables)
+    }
+
+    /// The projection that leaves out fields, as `$unset` does.
+    pub(crate) fn unset(paths: &[&str]) -> Result<Shape, DocumentError> {
+        self::unset(paths)
+    }
+}
 
 type Parsed<T> = Result<T, DocumentError>;
 

@@ -1,6 +1,6 @@
 //! From a document to a schema.
 
-use super::{Dependent, Elements, Keyword, Object, Others, Schema};
+use super::keywords::{Dependent, Elements, Keyword, Object, Others, Schema};
 use crate::error::{BAD_VALUE, DocumentError, FAILED_TO_PARSE, TYPE_MISMATCH};
 use crate::filter::{Pattern, TypeSet};
 use crate::number::Number;
@@ -9,6 +9,16 @@ use crate::validate::validate;
 use bson::RawBson;
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use remora_layout::limits::{MAX_FILTER_PATTERNS, MAX_SCHEMA_PARTS};
+
+impl Schema {
+    /// Parses a schema.
+    ///
+    /// # Errors
+    /// As MongoDB: a keyword that is unknown, or has a wrong argument.
+    pub(crate) fn parse(schema: &RawDocument) -> Result<Schema, DocumentError> {
+        self::schema(schema)
+    }
+}
 
 type Parsed<T> = Result<T, DocumentError>;
 
