@@ -252,7 +252,10 @@ fn every_operation_can_be_asked() {
         let bounds = [&two[..], &[0; 8]].concat();
         // Settings of an ordered tree.
         let settings = vec![0, 0, 16, 0, 8, 0, 8, 0];
-        let more = [refine(), items, settings, one, two, bounds];
+        // An empty document, and a list of one.
+        let document = vec![5, 0, 0, 0, 0];
+        let documents = [&[5, 0, 0, 0][..], &document].concat();
+        let more = [refine(), items, settings, one, two, bounds, document, documents];
         let values = values.into_iter().chain(more);
         let numbers = [(0, 0), (30, 0), (0, 1), (30, 1)];
         let plain = values.flat_map(|value| numbers.map(|numbers| (value.clone(), numbers)));
