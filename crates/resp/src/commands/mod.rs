@@ -33,8 +33,8 @@ use crate::spec::CommandSpec;
 pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     acl::COMMANDS,
     cluster::COMMANDS,
-    connection::COMMANDS,
     collection::COMMANDS,
+    connection::COMMANDS,
     expiry::COMMANDS,
     geo::members::COMMANDS,
     geo::search::COMMANDS,
