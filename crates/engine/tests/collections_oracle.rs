@@ -37,10 +37,10 @@ fn draw_scalar(random: &mut Random) -> Bson {
         2 => Bson::Int64(random.below(6) as i64),
         3 => Bson::String(format!("s{}", random.below(5))),
         4 => Bson::Boolean(random.one_in(2)),
-        5 => Bson::Document(doc! { "x": random.below(2) as i32 }),
+        5 => Bson::Document(doc! { "x": random.below(2) }),
         6 if random.one_in(4) => Bson::Double(f64::NAN),
         7 if random.one_in(4) => Bson::String("long ".repeat(150 + random.below(2) as usize)),
-        _ => Bson::Int32(random.below(12) as i32 - 4),
+        _ => Bson::Int32(random.below(12) - 4),
     }
 }
 
@@ -56,7 +56,7 @@ fn draw_id(random: &mut Random) -> Bson {
     match random.below(8) {
         0 => Bson::String(format!("id{}", random.below(40))),
         1 => Bson::Double(random.below(60) as f64 / 2.0),
-        _ => Bson::Int32(random.below(220) as i32),
+        _ => Bson::Int32(random.below(220)),
     }
 }
 

@@ -100,12 +100,12 @@ fn change_documents(shard: &mut Shard, random: &mut Random, documents: u64) {
     let mut list = Vec::new();
     for _ in 0..1 + random.below(20) {
         let text = "t".repeat(random.below(60) as usize);
-        let (id, a) = (random.below(documents) as i64, random.below(30) as i32);
+        let (id, a) = (random.below(documents) as i64, random.below(30));
         let document = bson::doc! { "_id": id, "a": a, "b": [a, text] };
         Items::push(&mut list, &document.to_vec().unwrap());
     }
     let documents = Items::parse(&list).unwrap();
-    let (field, above) = (random.pick(&["a", "b"]), random.below(30) as i32);
+    let (field, above) = (random.pick(&["a", "b"]), random.below(30));
     let spec = bson::doc! { "spec": { "key": { field: 1, "_id": -1 }, "name": field } };
     let removal = bson::doc! { "q": { "a": above }, "multi": true };
     let update = bson::doc! { "q": { "a": above }, "u": { "$set": { "b": above } }, "multi": true };

@@ -112,7 +112,7 @@ fn one_batch_of_a_cursor_is_made_at_a_time() {
     client.user = Some(b"ann".to_vec());
     let id = open(&mut client);
     let waiting = client.begin(doc! { "getMore": id, "collection": "c" }).unwrap();
-    let waiting = waiting.err().expect("it has asked its shard");
+    let waiting = waiting.expect_err("it has asked its shard");
     assert_eq!(client.code(get_more(id)), 12051);
     // Another user neither sees nor ends it.
     client.user = Some(b"bob".to_vec());
@@ -134,7 +134,7 @@ fn a_cursor_that_is_killed_during_a_batch_does_not_look_like_one_that_is_over() 
     let mut client = client(30);
     let id = open(&mut client);
     let waiting = client.begin(doc! { "getMore": id, "collection": "c", "batchSize": 9 }).unwrap();
-    let waiting = waiting.err().expect("it has asked its shard");
+    let waiting = waiting.expect_err("it has asked its shard");
     client.run(doc! { "killCursors": "c", "cursors": [id] }).unwrap();
     assert_eq!(client.finish(waiting).unwrap_err().number, 237);
     assert!(client.server.cursors().is_empty());
