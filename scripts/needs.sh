@@ -14,12 +14,12 @@ osmium | osmium-tool | - | tests that hold our OpenStreetMap files against those
 tclsh | tcl | - | tests that Redis has of users
 /usr/share/doc/tcl-tls/copyright | tcl-tls | - | tests that Redis has of users, over TLS
 openssl | openssl | - | tests that Redis has of users, over TLS
-/usr/bin/pip3 | python3-pip | - | tests that redis-py has of users and TLS, and those of MongoDB's drivers
-go | golang-go | - | tests that drive a cluster with go-redis, and documents with MongoDB's driver
-javac | openjdk-17-jdk-headless | - | tests that drive a cluster with Lettuce, and documents with MongoDB's driver
-mvn | maven | - | tests that drive a cluster with Lettuce, and documents with MongoDB's driver
-node | nodejs | - | tests that drive documents with MongoDB's driver for Node and mongosh
-npm | npm | - | tests that drive documents with MongoDB's driver for Node and mongosh
+/usr/bin/pip3 | python3-pip | - | tests that redis-py has of users and TLS, and those of pymongo
+go | golang-go | - | tests that drive a cluster with go-redis, and documents with the MongoDB driver
+javac | openjdk-17-jdk-headless | - | tests that drive a cluster with Lettuce, and documents with the MongoDB driver
+mvn | maven | - | tests that drive a cluster with Lettuce, and documents with the MongoDB driver
+node | nodejs | - | tests that drive documents with the MongoDB driver for Node and mongosh
+npm | npm | - | tests that drive documents with the MongoDB driver for Node and mongosh
 /usr/share/java/zookeeper.jar | zookeeper | - | tests of clusters with a real ZooKeeper
 '
 # shellcheck disable=SC2034
