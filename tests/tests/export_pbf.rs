@@ -45,7 +45,7 @@ fn a_town_comes_back_from_a_file_that_others_read() {
     for line in [
         "n1 v0 dV c0 t i0 u Tamenity=cafe,name=Zum%20%Dichter%20%&%20%Söhne x11.5 y48.1",
         "w33 v0 dV c0 t i0 u Thighway=residential Nn",
-        "r40 v0 dV c0 t i0 u Tleisure=park,type=multipolygon Mw",
+        "r40 v0 dV c0 t i0 u Ttype=multipolygon,leisure=park Mw",
     ] {
         assert!(seen.lines().any(|seen| seen.starts_with(line)), "{line} is not in {seen}");
     }
@@ -124,5 +124,5 @@ fn what_is_no_element_is_counted_and_the_rest_is_written() {
     let (place, data) = &fixture.objects("back")[&4];
     assert_eq!((place.min_x, place.min_y), (0.1234568, 9.0), "1e-7 degrees");
     let data = String::from_utf8(data.clone().unwrap()).unwrap();
-    assert_eq!(data, r#"{"all":"[1,\"x\"]","n":"5","none":"null"}"#, "values become texts");
+    assert_eq!(data, r#"{"n":"5","none":"null","all":"[1,\"x\"]"}"#, "values become texts");
 }

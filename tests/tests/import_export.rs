@@ -185,7 +185,7 @@ fn geometries_come_back_as_they_were() {
         .zip(&geometries)
         .map(|(id, geometry)| {
             format!(
-                r#"{{"geometry":{geometry},"id":{id},"properties":{{"n":{id}}},"type":"Feature"}}"#
+                r#"{{"type":"Feature","id":{id},"geometry":{geometry},"properties":{{"n":{id}}}}}"#
             )
         })
         .collect();

@@ -308,3 +308,59 @@ fn operators() -> impl Strategy<Value = Document> {
         ]
     })
 }
+
+/// A filter, and a document that often has some of its values at their paths.
+pub fn filter_and_near() -> impl Strategy<Value = (Document, Document)> {
+    let places = proptest::collection::vec(proptest::bool::weighted(0.8), 8);
+    (filter(), document(), places).prop_map(|(filter, mut document, places)| {
+        let mut values = Vec::new();
+        collect_values(&filter, "", &mut values);
+        let chosen = values.into_iter().zip(places.into_iter().cycle());
+        for ((path, value), _) in chosen.filter(|(_, is_chosen)| *is_chosen) {
+            put_at(&mut document, &path, value);
+        }
+        (filter, document)
+    })
+}
+
+/// Operands of a filter, each with the path that it is compared with.
+fn collect_values(filter: &Document, path: &str, values: &mut Vec<(String, Bson)>) {
+    for (name, operand) in filter {
+        let at = match (name.starts_with('$'), path) {
+            (true, _) => path.to_owned(),
+            (false, "") => name.clone(),
+            (false, _) => format!("{path}.{name}"),
+        };
+        match operand {
+            Bson::Document(inner) if inner.keys().all(|name| name.starts_with('$')) => {
+                collect_values(inner, &at, values);
+            }
+            Bson::Document(inner) if name == "$elemMatch" => collect_values(inner, &at, values),
+            Bson::Array(all) if name.starts_with('$') => {
+                for one in all {
+                    match one {
+                        Bson::Document(inner) => collect_values(inner, &at, values),
+                        _ if at.is_empty() => {}
+                        _ => values.push((at.clone(), one.clone())),
+                    }
+                }
+            }
+            _ if at.is_empty() => {}
+            _ => values.push((at, operand.clone())),
+        }
+    }
+}
+
+/// Writes a value at a path; what lies on its way and is no document becomes one.
+fn put_at(document: &mut Document, path: &str, value: Bson) {
+    let Some((name, rest)) = path.split_once('.') else {
+        document.insert(path, value);
+        return;
+    };
+    let mut inner = match document.remove(name) {
+        Some(Bson::Document(inner)) => inner,
+        _ => Document::new(),
+    };
+    put_at(&mut inner, rest, value);
+    document.insert(name, inner);
+}

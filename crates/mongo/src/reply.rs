@@ -336,6 +336,7 @@ error_codes! {
     InterruptedAtShutdown = 11600 "InterruptedAtShutdown": "The server ended during the command.";
     Interrupted = 11601 "Interrupted": "The command was ended.";
     CursorInUse = 12051 "CursorInUse": "A batch of the cursor is being made.";
+    BackgroundOperationInProgressForNamespace = 12587 "BackgroundOperationInProgressForNamespace": "What goes on with the collection has to end first.";
     NotPrimaryNoSecondaryOk = 13435 "NotPrimaryNoSecondaryOk": "This server does not take reads.";
     DuplicateField = 40413 "IDLDuplicateField": "A field of the command stands twice.";
     MissingField = 40414 "IDLFailedToParse": "A field of the command is missing.";

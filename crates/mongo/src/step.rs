@@ -114,8 +114,13 @@ pub(crate) fn refusal(answer: &OwnedReply) -> CommandError {
             ErrorCode::NotPrimaryNoSecondaryOk,
             "this server is a replica and answers no reads now",
         ),
-        Status::TryAgain | Status::InPieces | Status::Outrun => {
-            of(ErrorCode::WriteConflict, "the collection is being moved: try again")
+        // MongoDB's code for it, at which tools try again.
+        Status::TryAgain => of(
+            ErrorCode::BackgroundOperationInProgressForNamespace,
+            "the collection is being moved: try again",
+        ),
+        Status::InPieces | Status::Outrun => {
+            of(ErrorCode::WriteConflict, "the collection changes too fast: try again")
         }
         Status::NoPermission => of(ErrorCode::Unauthorized, "not authorized"),
         other => CommandError::new(

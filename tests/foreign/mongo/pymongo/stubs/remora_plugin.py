@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pymongo import MongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure
 from pymongo.synchronous.database import Database
-
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
@@ -22,6 +23,20 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     left_out = [item for item in items if item.nodeid in exact or item.nodeid.startswith(beginnings)]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+modules_begun: set[str] = set()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: Any) -> None:
+    """Each file of tests begins without what tests of other files have left, such as test_document_class: among the
+    tests that are left out are those that would remove it."""
+    module = item.nodeid.split("::")[0]
+    if module not in modules_begun:
+        modules_begun.add(module)
+        with MongoClient(os.environ["DB_IP"], int(os.environ["DB_PORT"])) as client:
+            client.drop_database("pymongo_test")
 
 
 # The tests only look for options and parameters in these, and find none.
