@@ -25,18 +25,16 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     config.hook.pytest_deselected(items=left_out)
 
 
-modules_begun: set[str] = set()
+clients: list[MongoClient[Any]] = []
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: Any) -> None:
-    """Each file of tests begins without what tests of other files have left, such as test_document_class: among the
-    tests that are left out are those that would remove it."""
-    module = item.nodeid.split("::")[0]
-    if module not in modules_begun:
-        modules_begun.add(module)
-        with MongoClient(os.environ["DB_IP"], int(os.environ["DB_PORT"])) as client:
-            client.drop_database("pymongo_test")
+def pytest_runtest_setup() -> None:
+    """Each test begins without what others have left in a collection that many share: among the tests that are left
+    out are those that would remove it."""
+    if not clients:
+        clients.append(MongoClient(os.environ["DB_IP"], int(os.environ["DB_PORT"])))
+    clients[0]["pymongo_test"]["coll"].drop()
 
 
 # The tests only look for options and parameters in these, and find none.
