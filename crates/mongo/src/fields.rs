@@ -27,6 +27,7 @@ const COMMON: &[&str] = &[
 /// The commands of MongoDB's Stable API, version 1, beside those of the login.
 const API_VERSION_1: &[&str] = &[
     "aggregate",
+    "bulkWrite",
     "collMod",
     "count",
     "create",

@@ -11,6 +11,11 @@ pub const MAX_WIRE_DOCUMENT_BYTES: usize = MAX_DOCUMENT_BYTES + (16 << 10);
 /// Most writes in one command (`maxWriteBatchSize` of the handshake), so most documents in a
 /// sequence.
 pub const MAX_WRITE_BATCH: usize = 100_000;
+/// Most bytes of what a reply tells of writes that failed, beyond which it tells their codes alone: a third of a
+/// document, as in MongoDB.
+pub const MAX_FAILURE_BYTES: usize = MAX_DOCUMENT_BYTES / 3;
+/// Most namespaces of one `bulkWrite`.
+pub const MAX_BULK_NAMESPACES: usize = 1024;
 /// Most levels of a stored document, which is the first of them (MongoDB's limit of nesting).
 pub const MAX_DEPTH: usize = 100;
 /// Most levels of a command's body: a document of the full depth may stand in an array of it, as

@@ -1,5 +1,6 @@
 //! Tests of MongoDB's wire protocol.
 
+mod bulk;
 mod command;
 mod compressed;
 mod cursors;

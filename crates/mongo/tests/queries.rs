@@ -180,7 +180,7 @@ fn refusals_of_shards_are_errors_of_mongodb() {
         (Status::NotKept, 96),
         (Status::Copying, 13435),
         (Status::NoPermission, 13),
-        (Status::TryAgain, 112),
+        (Status::TryAgain, 12587),
         (Status::Malformed, 1),
     ] {
         client.refusal = Some(OwnedReply::status(status));

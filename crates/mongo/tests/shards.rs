@@ -12,7 +12,7 @@ use remora_mongo::{Command, CommandError, ErrorCode};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command as Question, Items};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A server whose collections have these documents, and a client of it.
@@ -29,6 +29,8 @@ pub struct Client {
     pub yields: usize,
     /// The answer to all questions instead.
     pub refusal: Option<OwnedReply>,
+    /// The answers to questions that change documents: they go through nothing.
+    pub writes: VecDeque<OwnedReply>,
 }
 
 /// A command that waits for an answer.
@@ -52,6 +54,7 @@ impl Client {
             asked: Vec::new(),
             yields: 0,
             refusal: None,
+            writes: VecDeque::new(),
         }
     }
 
@@ -82,7 +85,7 @@ impl Client {
         &mut self,
         mut command: Document,
     ) -> Result<Result<Document, Waiting>, CommandError> {
-        command.insert("$db", "db");
+        command.entry("$db".to_owned()).or_insert_with(|| "db".into());
         let bytes = msg(0, &[body(raw(&command).as_bytes())]);
         let message = whole(&bytes);
         let msg = op_msg(&message);
@@ -160,6 +163,11 @@ impl Client {
                 let added = documents.len() - before;
                 self.asked.push(format!("{key} insert {added}"));
                 OwnedReply { number: added as i64, ..OwnedReply::status(Status::Ok) }
+            }
+            CollectionCommand::Write { request } => {
+                let request = Document::from_reader(request).unwrap();
+                self.asked.push(format!("{key} {request}"));
+                self.writes.pop_front().expect("an answer for each")
             }
             other => panic!("{other:?}"),
         }

@@ -3,6 +3,7 @@
 //! Invariant: a command names each field that it takes, and keeps to it. All else is an error.
 
 mod aggregate;
+mod bulk;
 mod catalog;
 mod count;
 mod cursor;
@@ -22,6 +23,7 @@ pub use crate::spec::{Right, Spec};
 pub static COMMANDS: &[&[Spec]] = &[
     diagnostic::COMMANDS,
     write::COMMANDS,
+    bulk::COMMANDS,
     find::COMMANDS,
     count::COMMANDS,
     aggregate::COMMANDS,

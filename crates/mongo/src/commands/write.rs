@@ -6,7 +6,7 @@
 use super::find::{hint_of, no_collation, sort_of, variables_of};
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
-use crate::limits::MAX_WRITE_BATCH;
+use crate::limits::{MAX_FAILURE_BYTES, MAX_WRITE_BATCH};
 use crate::query::{Search, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body, refusal, some};
@@ -67,10 +67,36 @@ pub(super) static COMMANDS: &[Spec] = &[
 ];
 
 /// What went wrong with one write of a batch.
-struct Failure(RawDocumentBuf);
+pub(super) struct Failure(pub(super) RawDocumentBuf);
+
+/// What went wrong with writes of one command, as its reply tells it.
+#[derive(Default)]
+pub(super) struct Failures {
+    pub(super) count: usize,
+    bytes: usize,
+}
+
+impl Failures {
+    /// The failure as it is, or without its text and further fields, if those before it have filled their part
+    /// of the reply, as MongoDB does it.
+    pub(super) fn bounded(&mut self, failure: Failure) -> Failure {
+        self.bytes += failure.0.as_bytes().len();
+        if self.bytes <= MAX_FAILURE_BYTES {
+            return failure;
+        }
+        let mut short = RawDocumentBuf::new();
+        for name in [cstr!("index"), cstr!("code")] {
+            if let Ok(number) = failure.0.get_i32(name.as_str()) {
+                short.append(name, number);
+            }
+        }
+        short.append(cstr!("errmsg"), "");
+        Failure(short)
+    }
+}
 
 impl Failure {
-    fn new(index: usize, error: &CommandError) -> Self {
+    pub(super) fn new(index: usize, error: &CommandError) -> Self {
         let mut failure = RawDocumentBuf::new();
         failure.append(cstr!("index"), index as i32);
         failure.append(cstr!("code"), error.number);
@@ -79,8 +105,16 @@ impl Failure {
         Self(failure)
     }
 
+    /// The failures that a shard's answer to an insertion tells of.
+    pub(super) fn all_of(answer: &OwnedReply, first: usize) -> impl Iterator<Item = Self> {
+        let list = answer.value.as_deref().unwrap_or_default();
+        let described = Items::parse(list).into_iter().flat_map(Items::iter).flatten();
+        let described = described.filter_map(|of| RawDocument::from_bytes(of).ok());
+        described.filter_map(move |described| Self::of_step(described, first))
+    }
+
     /// A shard's description of a failure, whose index is that within its step.
-    fn of_step(described: &RawDocument, first: usize) -> Option<(usize, Self)> {
+    fn of_step(described: &RawDocument, first: usize) -> Option<Self> {
         let index = first + usize::try_from(described.get_i32("index").ok()?).ok()?;
         let mut failure = RawDocumentBuf::new();
         failure.append(cstr!("index"), index as i32);
@@ -89,12 +123,12 @@ impl Failure {
                 failure.append(element.key(), element.value().ok()?);
             }
         }
-        Some((index, Self(failure)))
+        Some(Self(failure))
     }
 }
 
 /// Whether an error is about the server, and not about one write: then the whole command fails.
-fn is_of_server(error: &CommandError) -> bool {
+pub(super) fn is_of_server(error: &CommandError) -> bool {
     matches!(
         error.code(),
         Some(ErrorCode::NotWritablePrimary | ErrorCode::Unauthorized | ErrorCode::InternalError)
@@ -103,8 +137,11 @@ fn is_of_server(error: &CommandError) -> bool {
 
 fn write_failures(reply: &mut DocumentWriter<'_>, failures: &[Failure]) {
     if !failures.is_empty() {
+        let mut bounds = Failures::default();
         reply.array(cstr!("writeErrors"), |to| {
-            failures.iter().for_each(|Failure(of)| to.raw_document(of));
+            for Failure(of) in failures {
+                to.raw_document(&bounds.bounded(Failure(of.clone())).0);
+            }
         });
     }
 }
@@ -182,7 +219,7 @@ fn insert(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, Com
     Begun::running(Insert { namespace, ordered, steps, asked: None, inserted: 0, failures })
 }
 
-fn batch_size(count: usize) -> CommandError {
+pub(super) fn batch_size(count: usize) -> CommandError {
     let text = format!(
         "Write batch sizes must be between 1 and {MAX_WRITE_BATCH}. Got {count} operations."
     );
@@ -251,12 +288,7 @@ impl Running for Insert {
             match answer.status {
                 Status::Ok => {
                     self.inserted += answer.number.max(0) as u64;
-                    let list = answer.value.as_deref().unwrap_or_default();
-                    let described = Items::parse(list).into_iter().flat_map(Items::iter).flatten();
-                    let described = described.filter_map(|of| RawDocument::from_bytes(of).ok());
-                    let failures =
-                        described.filter_map(|described| Failure::of_step(described, step.first));
-                    self.failures.extend(failures.map(|(_, failure)| failure));
+                    self.failures.extend(Failure::all_of(&answer, step.first));
                 }
                 _ => {
                     let error = refusal(&answer);
@@ -300,10 +332,10 @@ pub(super) struct Change {
     request: RawDocumentBuf,
     at: Option<Vec<u8>>,
     pub(super) matched: u64,
-    modified: u64,
-    upserted: Option<RawBson>,
+    pub(super) modified: u64,
+    pub(super) upserted: Option<RawBson>,
     document: Option<RawDocumentBuf>,
-    removes: bool,
+    pub(super) removes: bool,
 }
 
 impl Change {
@@ -390,13 +422,9 @@ fn changes(
         }
         let change = of(part?);
         // What is malformed refuses the whole command, as in MongoDB.
-        if let Err(error) = &change
-            && matches!(
-                error.code(),
-                Some(ErrorCode::UnknownField | ErrorCode::MissingField | ErrorCode::TypeMismatch)
-            )
-        {
-            return Err(error.clone());
+        match &change {
+            Err(error) if is_malformed(error) => return Err(error.clone()),
+            _ => {}
         }
         left.push_back((index, change));
     }
@@ -416,8 +444,16 @@ fn changes(
     })
 }
 
+/// Whether an error is about the form of a command, which refuses all of it.
+pub(super) fn is_malformed(error: &CommandError) -> bool {
+    matches!(
+        error.code(),
+        Some(ErrorCode::UnknownField | ErrorCode::MissingField | ErrorCode::TypeMismatch)
+    )
+}
+
 /// A field that a part of a command has to have.
-fn needed<'a>(
+pub(super) fn needed<'a>(
     part: &'a RawDocument,
     (command, name): (&str, &str),
     field: &str,
@@ -428,12 +464,12 @@ fn needed<'a>(
     })
 }
 
-fn wrong_type(field: &str, expected: &str) -> CommandError {
+pub(super) fn wrong_type(field: &str, expected: &str) -> CommandError {
     let text = format!("BSON field '{field}' is the wrong type, expected type '{expected}'");
     CommandError::new(ErrorCode::TypeMismatch, text)
 }
 
-fn truth(part: &RawDocument, field: &str) -> Result<bool, CommandError> {
+pub(super) fn truth(part: &RawDocument, field: &str) -> Result<bool, CommandError> {
     match part.get(field).ok().flatten() {
         None => Ok(false),
         Some(RawBsonRef::Boolean(of)) => Ok(of),
@@ -444,7 +480,7 @@ fn truth(part: &RawDocument, field: &str) -> Result<bool, CommandError> {
     }
 }
 
-fn update_of(
+pub(super) fn update_of(
     part: &RawDocument,
     variables: Option<&RawDocument>,
     context: &mut Context<'_>,
@@ -520,7 +556,10 @@ fn append_variables(request: &mut RawDocumentBuf, variables: Option<&RawDocument
     }
 }
 
-fn delete_of(part: &RawDocument, variables: Option<&RawDocument>) -> Result<Change, CommandError> {
+pub(super) fn delete_of(
+    part: &RawDocument,
+    variables: Option<&RawDocument>,
+) -> Result<Change, CommandError> {
     let of = ("delete", "deletes");
     only_fields(part, of, &["q", "limit", "hint", "collation"])?;
     let filter = needed(part, of, "q")?
