@@ -89,6 +89,7 @@ mod zookeeper_tls;
 // Documents, by MongoDB's drivers and the tests of others.
 mod mongo_clients;
 mod mongo_hostile;
+mod mongo_limits;
 mod mongo_logins;
 mod mongo_suites;
 
