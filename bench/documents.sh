@@ -2,16 +2,19 @@
 # Server CPU of MongoDB's operations through pymongo, beside GET through redis-py, in one run.
 #
 #     bench/documents.sh [DOCUMENTS] [OPERATIONS] [ROUNDS]
+#     bench/documents.sh many [DOCUMENTS]     memory of a large collection, and how long counts take
 #
 # It builds the release, starts a server with one shard, and takes pymongo and redis-py from the package registry.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+script=documents.py memory=1GiB
+[[ ${1:-} != many ]] || { script=documents_many.py memory=6GiB && shift; }
 cargo build --release --quiet -p remora
 directory=$(mktemp -d)
 trap 'kill $server 2>/dev/null; rm -rf "$directory"' EXIT
 python3 -m venv "$directory/venv"
 "$directory/venv/bin/pip" install --quiet pymongo redis
-target/release/remora serve --port 0 --mongo-port 0 --socket "$directory/socket" --shards 1 --max-memory 1GiB \
+target/release/remora serve --port 0 --mongo-port 0 --socket "$directory/socket" --shards 1 --max-memory $memory \
     >"$directory/ready" 2>"$directory/log" &
 server=$!
 until grep -q '^ready' "$directory/ready"; do
@@ -19,4 +22,4 @@ until grep -q '^ready' "$directory/ready"; do
     sleep 0.1
 done
 port() { sed -n "s/.*$1=[^ ]*:\([0-9]*\).*/\1/p" "$directory/ready"; }
-"$directory/venv/bin/python" bench/documents.py $server "$(port resp)" "$(port mongo)" "$@"
+"$directory/venv/bin/python" "bench/$script" $server "$(port resp)" "$(port mongo)" "$@"

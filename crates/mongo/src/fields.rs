@@ -3,7 +3,7 @@
 
 use crate::command::Command;
 use crate::reply::{CommandError, ErrorCode};
-use bson::RawDocument;
+use bson::{Bson, RawDocument};
 use bson::raw::RawBsonRef;
 
 /// What every command may have, beside the fields of its own.
@@ -59,11 +59,16 @@ pub struct Common {
 }
 
 impl Common {
-    /// Reads the fields that every command may have, and refuses those that it does not have.
+    /// Reads the fields that every command may have, and refuses those that it does not have. Unix ms; whether
+    /// the server replies to a change when it is on its disk.
     ///
     /// # Errors
     /// A field is not known, or means something that this server does not do.
-    pub fn of(command: &Command<'_>, fields: &[&str], now_ms: u64) -> Result<Self, CommandError> {
+    pub fn of(
+        command: &Command<'_>,
+        fields: &[&str],
+        (now_ms, is_synced): (u64, bool),
+    ) -> Result<Self, CommandError> {
         for element in command.body().iter_elements().skip(1).filter_map(Result::ok) {
             let key = element.key().as_str();
             if !fields.contains(&key) && !COMMON.contains(&key) {
@@ -97,7 +102,7 @@ impl Common {
             return Err(CommandError::new(ErrorCode::ApiStrictError, text));
         }
         read_concern(command.read_concern())?;
-        write_concern(command.document("writeConcern")?)?;
+        write_concern(command.document("writeConcern")?, is_synced)?;
         let until_ms = match command.i64("maxTimeMS")? {
             None | Some(0) => None,
             Some(ms @ 1..=0x7fff_ffff) => Some(now_ms + ms as u64),
@@ -118,8 +123,9 @@ fn read_concern(of: Option<&RawDocument>) -> Result<(), CommandError> {
         match (element.key().as_str(), value.and_then(|value| value.as_str())) {
             ("level", Some("local" | "available" | "majority")) | ("provenance", _) => {}
             ("level", level) => {
+                let level = level.unwrap_or("of this type");
                 let text = format!(
-                    "read concern level {level:?} is not supported: local, available or majority"
+                    "read concern level {level} is not supported: local, available or majority"
                 );
                 return Err(CommandError::new(ErrorCode::InvalidOptions, text));
             }
@@ -134,21 +140,22 @@ fn read_concern(of: Option<&RawDocument>) -> Result<(), CommandError> {
 }
 
 /// A reply comes when the change is as durable as the server is set to make it; what asks for more is refused.
-fn write_concern(of: Option<&RawDocument>) -> Result<(), CommandError> {
+fn write_concern(of: Option<&RawDocument>, is_synced: bool) -> Result<(), CommandError> {
     let Some(of) = of else { return Ok(()) };
     for element in of.iter_elements().filter_map(Result::ok) {
         let Ok(value) = element.value() else { continue };
         let is_kept = match (element.key().as_str(), value) {
             ("w", RawBsonRef::String("majority")) => true,
             ("w", value) => matches!(number(value), Some(0 | 1)),
-            ("j" | "fsync", value) => matches!(value, RawBsonRef::Boolean(false)),
+            ("j" | "fsync", RawBsonRef::Boolean(asks)) => is_synced || !asks,
             ("wtimeout" | "provenance", _) => true,
             _ => false,
         };
         if !is_kept {
             let text = format!(
-                "write concern {{{}: {value:?}}} is not supported: a reply waits for what the server's durability and min_replicas say",
-                element.key().as_str()
+                "write concern {{{}: {}}} is not supported: a reply waits for what the server's durability and min_replicas say",
+                element.key().as_str(),
+                Bson::try_from(value).unwrap_or(Bson::Null)
             );
             return Err(CommandError::numbered(UNSATISFIABLE_WRITE_CONCERN, text));
         }

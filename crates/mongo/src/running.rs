@@ -22,6 +22,8 @@ pub struct MongoServer {
     pub started_ms: u64,
     /// Its process.
     pub pid: u32,
+    /// Whether a reply to a change means that it is on the disk.
+    pub is_synced: bool,
     /// Makes `_id`s.
     pub ids: IdMaker,
     cursors: Mutex<Cursors>,
@@ -31,12 +33,22 @@ pub struct MongoServer {
 }
 
 impl MongoServer {
-    /// A server without cursors, whose `_id`s have these random bytes.
+    /// A server without cursors, whose `_id`s have these random bytes, and whose changes are not on a disk.
     pub fn new((version, pid): (&'static str, u32), started_ms: u64, random: [u8; 32]) -> Self {
         let cursors = Mutex::new(Cursors::new(random));
         let unknown_users = UnknownUsers::new(random, ITERATIONS);
         let (ids, uuids) = (IdMaker::new(&random), AtomicU64::new(0));
-        Self { version, started_ms, pid, ids, cursors, unknown_users, secret: random, uuids }
+        Self {
+            version,
+            started_ms,
+            pid,
+            is_synced: false,
+            ids,
+            cursors,
+            unknown_users,
+            secret: random,
+            uuids,
+        }
     }
 
     /// A random number.
@@ -79,6 +91,13 @@ pub struct Context<'a> {
     pub shards: usize,
     /// The user that has logged in.
     pub user: Option<Vec<u8>>,
+}
+
+impl Context<'_> {
+    /// What the fields of all commands are read with: Unix ms, and whether a reply means that a change is on the disk.
+    pub(crate) fn common(&self) -> (u64, bool) {
+        (self.now_ms, self.server.is_synced)
+    }
 }
 
 /// A command that is under way.

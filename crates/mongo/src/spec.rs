@@ -44,7 +44,7 @@ impl Spec {
         command: &Command<'_>,
         context: &mut Context<'_>,
     ) -> Result<(Begun, Common), CommandError> {
-        let common = Common::of(command, self.fields, context.now_ms)?;
+        let common = Common::of(command, self.fields, context.common())?;
         Ok(((self.begin)(command, context)?, common))
     }
 }

@@ -5,6 +5,8 @@ use bson::{Bson, Document, doc};
 use remora_mongo::Command;
 use remora_mongo::commands::COMMANDS;
 use remora_mongo::fields::Common;
+use remora_mongo::running::MongoServer;
+use std::sync::Arc;
 
 fn with(field: &str, value: impl Into<Bson>) -> Document {
     let mut command = doc! { "find": "c" };
@@ -72,6 +74,16 @@ fn write_concerns_are_those_that_are_kept() {
     for more in [doc! { "w": 2 }, doc! { "w": "other" }, doc! { "j": true }, doc! { "x": 1 }] {
         assert_eq!(client.code(insert(more)), 100);
     }
+    // Where each reply waits for the disk, that may be asked for.
+    let mut server = MongoServer::new(("0", 1), 0, [7; 32]);
+    server.is_synced = true;
+    client.server = Arc::new(server);
+    for kept in [doc! { "j": true }, doc! { "w": 1, "j": true }, doc! { "j": false }] {
+        assert!(client.run(insert(kept)).is_ok());
+    }
+    for more in [doc! { "j": 1 }, doc! { "w": 2, "j": true }] {
+        assert_eq!(client.code(insert(more)), 100);
+    }
 }
 
 #[test]
@@ -93,7 +105,7 @@ fn a_command_may_have_an_end_of_time() {
         let bytes = msg(0, &[body(crate::shards::raw(&command).as_bytes())]);
         let message = whole(&bytes);
         let msg = op_msg(&message);
-        Common::of(&Command::of(&msg).unwrap(), &[], 1_000).map(|common| common.until_ms)
+        Common::of(&Command::of(&msg).unwrap(), &[], (1_000, false)).map(|common| common.until_ms)
     };
     assert_eq!(until(Bson::Int32(0)), Ok(None));
     assert_eq!(until(Bson::Int32(5)), Ok(Some(1_005)));

@@ -188,7 +188,7 @@ impl Server {
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
             resp_address: config.resp_address,
-            mongo: config.mongo_address.map(|_| mongo_server(&clock)).transpose()?,
+            mongo: config.mongo_address.map(|_| mongo_server(&clock, &config)).transpose()?,
             users,
             tls,
             config,
@@ -435,13 +435,16 @@ fn bind_clients(config: &mut Config) -> Result<(TcpListener, Option<TcpListener>
 }
 
 /// What MongoDB's commands know of a server that starts now.
-fn mongo_server(clock: &Clock) -> std::io::Result<Arc<MongoServer>> {
+fn mongo_server(clock: &Clock, config: &Config) -> std::io::Result<Arc<MongoServer>> {
     let mut random = [0; 32];
     if !crate::random::fill(&mut random) {
         return Err(std::io::Error::other("the kernel gives no random bytes"));
     }
     let of = (env!("CARGO_PKG_VERSION"), std::process::id());
-    Ok(Arc::new(MongoServer::new(of, clock.now().unix_ms, random)))
+    let mut server = MongoServer::new(of, clock.now().unix_ms, random);
+    server.is_synced =
+        config.data.as_ref().is_some_and(|data| matches!(data.promise, Promise::Synced));
+    Ok(Arc::new(server))
 }
 
 impl Drop for Server {

@@ -73,7 +73,7 @@ fn explain(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, Co
     let mut fields = known.fields.to_vec();
     // Of `aggregate`, for which it is the older form of this command.
     fields.push("explain");
-    Common::of(&inner, &fields, context.now_ms)?;
+    Common::of(&inner, &fields, context.common())?;
     Filter::parse(&wanted.filter).or_else(|error| match &wanted.variables {
         // The shard knows the variables.
         Some(_) => Filter::parse(&RawDocumentBuf::new()),
