@@ -70,6 +70,18 @@ def restricted_user() -> None:
         fails(UNAUTHORIZED, client.other.things.find_one)
         fails(UNAUTHORIZED, lambda: client.db.things.create_index("a"))
         fails(UNAUTHORIZED, client.db.things.drop)
+        # Nor by a command about another collection, or about none.
+        for stage in ({"$out": "made"}, {"$out": {"db": "other", "coll": "made"}}, {"$merge": "things"}):
+            fails(UNAUTHORIZED, lambda stage=stage: client.db.things.aggregate([stage]))
+        for write in (
+            {"insert": 0, "document": {}},
+            {"update": 0, "filter": {}, "updateMods": {"$set": {"a": 1}}, "multi": True},
+            {"delete": 0, "filter": {}, "multi": True},
+        ):
+            for name in ("db.things", "other.things"):
+                command = {"bulkWrite": 1, "ops": [write], "nsInfo": [{"ns": name}]}
+                fails(UNAUTHORIZED, lambda command=command: client.admin.command(command))
+        assert client.db.things.count_documents({}) == COUNT
         # It is still logged in.
         assert client.db.things.find_one({"_id": 7}) == {"_id": 7}
 
