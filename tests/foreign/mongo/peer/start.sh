@@ -19,5 +19,6 @@ if ! cmp --quiet "$here/pom.xml" "$directory/pom.xml"; then
     mvn --batch-mode --quiet --file "$here/pom.xml" "$copy" -DincludeScope=runtime -DoutputDirectory="$directory/jars" >&2
     cp "$here/pom.xml" "$directory/pom.xml"
 fi
-# A small JVM that starts soon.
-exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx512m -cp "$directory/jars/*" "$here/Peer.java" "$2"
+# Unless the caller says otherwise, a small JVM that starts soon.
+read -ra jvm <<<"${PEER_JVM:--XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx512m}"
+exec java "${jvm[@]}" -cp "$directory/jars/*" "$here/Peer.java" "$2"
