@@ -20,6 +20,7 @@ mod blocking;
 mod bounds;
 mod client_handles;
 mod client_memory;
+mod collections;
 mod growth;
 mod hashes;
 mod keys_oracle;

@@ -72,6 +72,7 @@ impl Core {
                 self.needed_bytes = usize::try_from(answer.number).unwrap_or(0);
                 Err(Error::Refused(Status::NeedsBuffer))
             }
+            Status::Refused => Err(Error::DocumentRefused { code: answer.number as i32 }),
             refused => Err(Error::Refused(refused)),
         }
     }

@@ -83,6 +83,12 @@ pub enum Error {
         /// How old it may be, ms; `None` if that is not known.
         lag_ms: Option<u64>,
     },
+    /// The model of documents refused the request.
+    #[error("the server refused: MongoDB's error {code}")]
+    DocumentRefused {
+        /// MongoDB's code.
+        code: i32,
+    },
     /// The shard refused the request.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
@@ -97,6 +103,7 @@ impl Error {
         !matches!(
             self,
             Self::Refused(_)
+                | Self::DocumentRefused { .. }
                 | Self::KeyTooLong
                 | Self::ValueTooLong
                 | Self::TooManySubmitted

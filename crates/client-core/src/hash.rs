@@ -3,7 +3,7 @@
 use crate::choose::Route;
 use crate::core::Core;
 use crate::counts::Counts;
-use crate::elements::{InWhole, ObjectEvents, OpenObject, Readable, encoded, push_link};
+use crate::elements::{Askable, InWhole, ObjectEvents, OpenObject, Readable, encoded, push_link};
 use crate::error::Error;
 use crate::found::Reading;
 use crate::links::{FieldValue, Link, field_of};
@@ -32,6 +32,12 @@ impl Readable for Fields {
     const PART: Kind = Kind::HASH_FIELD;
     const WALKS: bool = true;
 
+    fn in_whole<'v>(value: &'v [u8], name: &[u8]) -> InWhole<'v> {
+        packed::find(value, name).map_or(InWhole::Unknown, InWhole::Value)
+    }
+}
+
+impl Askable for Fields {
     fn request(name: &[u8]) -> Request<'_> {
         HashCommand::Get { name }.request()
     }
@@ -42,10 +48,6 @@ impl Readable for Fields {
 
     fn in_parts(names: Items<'_>) -> Option<Request<'_>> {
         Some(HashCommand::GetMany { names }.request())
-    }
-
-    fn in_whole<'v>(value: &'v [u8], name: &[u8]) -> InWhole<'v> {
-        packed::find(value, name).map_or(InWhole::Unknown, InWhole::Value)
     }
 }
 

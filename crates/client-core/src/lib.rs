@@ -40,6 +40,7 @@ mod btree;
 mod choose;
 mod client;
 mod clock;
+mod collection;
 mod combine;
 mod connection;
 mod core;
@@ -92,6 +93,7 @@ pub use btree::{BtreeView, CachePolicy, OrderedCache, OrderedEvents, SharedCache
 pub use choose::{Explanation, Policy, Predictor, Route, Why, last_heartbeat, mean_of_heartbeats};
 pub use client::Client;
 pub use clock::Clock;
+pub use collection::{CollectionEvents, OpenCollection};
 pub use connection::{MakeLink, Parts};
 pub use counts::{Counts, SendCounts};
 pub use data_buffers::DataBufferCounts;

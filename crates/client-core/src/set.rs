@@ -3,7 +3,7 @@
 use crate::choose::{Route, key_class};
 use crate::core::Core;
 use crate::counts::Counts;
-use crate::elements::{InWhole, OpenObject, Readable, encoded};
+use crate::elements::{Askable, InWhole, OpenObject, Readable, encoded};
 use crate::error::Error;
 use crate::found::Reading;
 use crate::path::{Path, ServedBy};
@@ -31,14 +31,6 @@ impl Readable for Members {
     const PART: Kind = Kind::SET_PART;
     const WALKS: bool = false;
 
-    fn request(member: &[u8]) -> Request<'_> {
-        SetCommand::Contains { member }.request()
-    }
-
-    fn in_reply(status: Status, _value: Option<(usize, usize)>) -> Option<(usize, usize)> {
-        (status == Status::Ok).then_some((0, 0))
-    }
-
     /// The record has all members, so that it proves also that one is absent.
     fn in_whole<'v>(value: &'v [u8], member: &[u8]) -> InWhole<'v> {
         if packs(value, member) { InWhole::Value(&value[..0]) } else { InWhole::Absent }
@@ -59,6 +51,16 @@ impl Readable for Members {
             return Err(Reject::OtherKey);
         }
         Ok(Verified { value: &part.value[..0], ..part })
+    }
+}
+
+impl Askable for Members {
+    fn request(member: &[u8]) -> Request<'_> {
+        SetCommand::Contains { member }.request()
+    }
+
+    fn in_reply(status: Status, _value: Option<(usize, usize)>) -> Option<(usize, usize)> {
+        (status == Status::Ok).then_some((0, 0))
     }
 }
 

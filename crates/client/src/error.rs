@@ -60,6 +60,15 @@ pub enum Error {
     /// Names and values of an object's fields are too many or too long.
     #[error("an object cannot have so many fields, or such long ones")]
     BadFields,
+    /// MongoDB allows no such name of a database or a collection.
+    #[error("a database or a collection cannot have this name")]
+    BadNamespace,
+    /// The server refused a request about documents, as MongoDB does.
+    #[error("the server refused: MongoDB's error {code}")]
+    Documents {
+        /// MongoDB's code of the error.
+        code: i32,
+    },
     /// The server's disk has not confirmed all changes in time
     /// ([`Session::wait_synced`](crate::Session::wait_synced)). They are in the server's memory, and
     /// go on to the disk.
@@ -154,6 +163,7 @@ impl From<core::Error> for Error {
             core::Error::TooStale { .. } => Self::TooStale(Cause(error)),
             core::Error::NotSynced { changes } => Self::NotSynced { changes },
             core::Error::NotReplicated { replicas } => Self::NotReplicated { replicas },
+            core::Error::DocumentRefused { code } => Self::Documents { code },
             core::Error::Refused(status) => Self::Refused(Refusal::of(status)),
         }
     }
@@ -303,7 +313,7 @@ impl Refusal {
             Status::Stalled => Self::Stalled,
             Status::NoPermission => Self::NoPermission,
             Status::NeedsBuffer => Self::NeedsBuffer,
-            // The last one never comes to a session, which ends instead, and no handle asks about documents.
+            // `Refused` is an error of its own, and the last one never comes to a session, which ends instead.
             Status::Ok
             | Status::NotDone
             | Status::Malformed

@@ -75,7 +75,7 @@
 //! knowledge of the object.
 //!
 //! ```no_run
-//! use remora_client::{Area, Around, Position, Predicate, Rect};
+//! use remora_client::{Area, Around, Position, Predicate, Rect, bson::rawdoc};
 //!
 //! # fn example(session: &mut remora_client::Session) -> Result<(), Box<dyn std::error::Error>> {
 //! session.string(b"orders").increment(1)?;
@@ -85,6 +85,8 @@
 //! let near = session.tree(b"couriers")?.nearest(2.3, 48.8, 5)?;
 //! println!("{} couriers, {:?}, {} round trips", near.len(), near.served_by, near.counts.round_trips);
 //! let here = Around::Position(Position::new(2.3, 48.8).expect("on the globe"));
+//! session.collection("shop", "items")?.insert(&[&rawdoc! { "_id": 7, "price": 30 }])?;
+//! session.collection("shop", "items")?.find_by_id(7)?;
 //! session.geo(b"cities").search(here, Area::Circle { radius_m: 10_000.0 })?;
 //! # Ok(())
 //! # }
@@ -131,6 +133,7 @@
 
 mod client;
 mod cluster;
+mod collection;
 mod error;
 mod geo;
 mod hash;
@@ -147,8 +150,11 @@ mod time;
 mod trees;
 mod views;
 
+/// Documents, and values of their fields.
+pub use bson;
 pub use client::Client;
 pub use cluster::{ClusterClient, ClusterCounts, ClusterSession};
+pub use collection::{CollectionKey, Written};
 pub use error::{Cause, ClusterConnectError, ConnectError, ConnectFailure, Error, Refusal};
 pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;

@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use crate::time::{after, from_unix_ms, to_unix_ms};
-use crate::views::{HashViews, ListViews, OrderedViews, SetViews, SortedViews, TreeViews};
+use crate::views::{
+    CollectionViews, HashViews, ListViews, OrderedViews, SetViews, SortedViews, TreeViews,
+};
 use remora_client_core as core;
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -13,12 +15,13 @@ use std::time::{Duration, SystemTime};
 /// the next operation.
 ///
 /// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::list`],
-/// [`Session::member_set`], [`Session::sorted_set`], [`Session::ordered`], [`Session::tree`], [`Session::geo`]. The session keeps the known locations of
-/// hashes, lists, sets, sorted sets and trees, so that creating a handle again costs nothing.
+/// [`Session::member_set`], [`Session::sorted_set`], [`Session::ordered`], [`Session::tree`], [`Session::geo`], [`Session::collection`]. The session keeps the known locations of
+/// collections, hashes, lists, sets, sorted sets and trees, so that creating a handle again costs nothing.
 pub struct Session {
     pub(crate) core: core::Session,
     /// How values are fetched if a handle does not say otherwise.
     pub(crate) path: core::Path,
+    pub(crate) collections: CollectionViews,
     pub(crate) hashes: HashViews,
     pub(crate) lists: ListViews,
     pub(crate) ordered: OrderedViews,
@@ -73,6 +76,8 @@ pub enum KeyType {
     SortedSet,
     /// An ordered tree.
     Ordered,
+    /// A collection of documents.
+    Collection,
     /// A type that this version of the client does not know.
     Other,
 }
@@ -87,6 +92,7 @@ impl KeyType {
             Kind::RTREE => Self::Tree,
             Kind::SORTED_SET => Self::SortedSet,
             Kind::ORDERED => Self::Ordered,
+            Kind::COLLECTION => Self::Collection,
             _ => Self::Other,
         }
     }
@@ -94,9 +100,10 @@ impl KeyType {
 
 impl Session {
     pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
+        let collections = CollectionViews::default();
         let (hashes, lists, ordered, sorted, sets, trees) = Default::default();
         let ordered_cache = core::SharedCache::default();
-        Self { core, path, hashes, lists, ordered, sorted, ordered_cache, sets, trees }
+        Self { core, path, collections, hashes, lists, ordered, sorted, ordered_cache, sets, trees }
     }
 
     /// The value of a string key: [`StringKey::get`](crate::StringKey::get).

@@ -11,6 +11,9 @@ pub(crate) struct Views<V>(BTreeMap<Box<[u8]>, V>);
 /// A session's views of hashes, by their keys.
 pub(crate) type HashViews = Views<core::OpenHash>;
 
+/// A session's views of collections, by their keys.
+pub(crate) type CollectionViews = Views<core::OpenCollection>;
+
 /// A session's views of lists, by their keys.
 pub(crate) type ListViews = Views<core::OpenList>;
 

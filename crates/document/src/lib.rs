@@ -2,6 +2,8 @@
 //!
 //! * [`compare`]: the order of BSON values.
 //! * [`encode`], [`encode_compound`]: values as bytes that compare in the same order, for indexes.
+//! * [`encode_id`]: the `_id` of a document as the name of its record.
+//! * [`collection_key`]: the key of a collection.
 //! * [`document_keys`]: the keys of a document in an index.
 //! * [`Path`]: the values at a dotted path, through arrays.
 //! * [`Filter`]: a filter document, parsed, and whether a document matches it.
@@ -38,10 +40,12 @@ mod distinct;
 mod error;
 mod expression;
 mod filter;
+mod id;
 mod json;
 mod key;
 mod keys;
 mod let_values;
+mod namespace;
 mod number;
 mod order;
 mod path;
@@ -61,9 +65,11 @@ mod variables;
 pub use distinct::Distinct;
 pub use error::DocumentError;
 pub use filter::{Bounds, Filter, Interval, behind, intersection};
+pub use id::encode_id;
 pub use json::{from_json, from_json_value, to_canonical_json, to_json};
 pub use key::{Direction, encode, encode_compound};
 pub use keys::{DocumentKeys, IndexField, document_keys, encode_hash, key_values};
+pub use namespace::{check_database, collection_key};
 pub use order::{Class, compare, compare_documents};
 pub use path::{Found, Leaves, Path, PathTooLong};
 pub use pipeline::{Merge, Pipeline, Query, Sink, Source, Step, WhenMatched, WhenNotMatched};

@@ -199,36 +199,13 @@ pub(crate) fn only_fields(
 /// # Errors
 /// A name is not allowed.
 pub(crate) fn namespace(database: &str, collection: &str) -> Result<Vec<u8>, CommandError> {
-    let refuse = |text: String| Err(CommandError::new(ErrorCode::InvalidNamespace, text));
-    check_database(database)?;
-    if collection.is_empty() || collection.starts_with('.') || collection.ends_with('.') {
-        return refuse(format!("Invalid namespace specified '{database}.{collection}'"));
-    }
-    if collection.contains(['$', '\0']) {
-        return refuse(format!("Invalid collection name: {collection}"));
-    }
-    if database.len() + 1 + collection.len() > MAX_NAMESPACE_BYTES {
-        return refuse(format!("a namespace has {MAX_NAMESPACE_BYTES} bytes at most"));
-    }
-    Ok(format!("{database}.{collection}").into_bytes())
+    Ok(remora_document::collection_key(database, collection)?)
 }
-
-/// Bytes of a namespace, as in MongoDB.
-const MAX_NAMESPACE_BYTES: usize = 255;
 
 /// Whether a database may have this name.
 ///
 /// # Errors
 /// It may not.
 pub(crate) fn check_database(name: &str) -> Result<(), CommandError> {
-    let is_sound = !name.is_empty()
-        && name.len() < 64
-        && !name.contains(['/', '\\', '.', ' ', '"', '$', '\0']);
-    match is_sound {
-        true => Ok(()),
-        false => {
-            let text = format!("Invalid database name: '{name}'");
-            Err(CommandError::new(ErrorCode::InvalidNamespace, text))
-        }
-    }
+    Ok(remora_document::check_database(name)?)
 }

@@ -59,7 +59,10 @@ const CRATES: &[(&str, &[&[&str]])] = &[
             FOUNDATIONS,
         ],
     ),
-    ("client", &[&["client-core", "cluster", "protocol", "plan", "geometry", "layout"]]),
+    (
+        "client",
+        &[&["client-core", "cluster", "document", "protocol", "plan", "geometry", "layout"]],
+    ),
     (
         "sim",
         &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],

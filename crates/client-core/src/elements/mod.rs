@@ -40,7 +40,7 @@ pub enum InWhole<'v> {
     Unknown,
 }
 
-/// How the records of a type hold its elements, and how its owner is asked for one.
+/// How the records of a type hold its elements.
 pub trait Readable: Debug + 'static {
     /// The kind of its root records.
     const KIND: Kind;
@@ -49,17 +49,8 @@ pub trait Readable: Debug + 'static {
     /// Whether a part has the name of its element, so that a walk finds it. Otherwise parts are read by
     /// pointers that came with answers.
     const WALKS: bool;
-
-    /// Asks for an element.
-    fn request(name: &[u8]) -> Request<'_>;
-
-    /// Where the value of an element is in a reply to that; none if it is not there.
-    fn in_reply(status: Status, value: Option<(usize, usize)>) -> Option<(usize, usize)>;
-
-    /// Asks for a list of one element, in several replies; none if its value always fits one.
-    fn in_parts(_names: Items<'_>) -> Option<Request<'_>> {
-        None
-    }
+    /// Where the table of the parts begins in the state of a root record.
+    const PARTS_AT: usize = 0;
 
     /// Looks an element up in the value of a record that holds a whole object.
     fn in_whole<'v>(value: &'v [u8], name: &[u8]) -> InWhole<'v>;
@@ -75,6 +66,20 @@ pub trait Readable: Debug + 'static {
         name: &[u8],
     ) -> Result<Verified<'b>, Reject> {
         object.verify_part(bytes, pointer, Self::PART, name)
+    }
+}
+
+/// How the owner is asked for an element by its name.
+pub trait Askable: Readable {
+    /// Asks for an element.
+    fn request(name: &[u8]) -> Request<'_>;
+
+    /// Where the value of an element is in a reply to that; none if it is not there.
+    fn in_reply(status: Status, value: Option<(usize, usize)>) -> Option<(usize, usize)>;
+
+    /// Asks for a list of one element, in several replies; none if its value always fits one.
+    fn in_parts(_names: Items<'_>) -> Option<Request<'_>> {
+        None
     }
 }
 
@@ -189,6 +194,79 @@ impl<E: Readable> OpenObject<E> {
         Ok(Self { key: key.into(), hash, shard, held, was_whole: false, events, of: PhantomData })
     }
 
+    /// The value of an element: by READs, or as `ask` asks for it after reading has cost something.
+    #[inline(always)]
+    pub(crate) fn get_by<'c>(
+        &mut self,
+        core: &'c mut Core,
+        (name, path): (&[u8], Path),
+        ask: impl FnOnce(&mut Self, &mut Core, Counts) -> Result<Found, Error>,
+    ) -> Result<Got<'c>, Error> {
+        core.asker.ready()?;
+        let cost = Counts { operations: 1, ..Counts::default() };
+        if path == Path::Ask {
+            let timing = core.router.begin_given(&mut core.asker.endpoint, Route::Ask)?;
+            let found = ask(self, core, cost)?;
+            core.router.end_given(&mut core.asker.endpoint, timing, found.served_by)?;
+            return Ok(core.got(found));
+        }
+        if !core.asker.may_read(self.shard) {
+            let found = ask(self, core, Counts { behind_writes: 1, ..cost })?;
+            return Ok(core.got(found));
+        }
+        let class = self.key_class(name);
+        let timing = core.router.begin_key(&mut core.asker.endpoint, path, class)?;
+        let found = match timing.route {
+            Route::Ask => ask(self, core, cost)?,
+            Route::Read => {
+                let mut cost = cost;
+                match self.element_read(core, name, &mut cost)? {
+                    Some(found) => found,
+                    None => ask(self, core, cost)?,
+                }
+            }
+        };
+        let Core { router, asker, .. } = &mut *core;
+        router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
+        Ok(core.got(found))
+    }
+
+    /// An element by READs; none if only the owner knows.
+    fn element_read(
+        &mut self,
+        core: &mut Core,
+        name: &[u8],
+        cost: &mut Counts,
+    ) -> Result<Option<Found>, Error> {
+        let Core { asker, directory, .. } = &mut *core;
+        let reading = self.read((&mut asker.endpoint, directory), Some(name), cost)?;
+        let (at, retries) = match reading {
+            Reading::Value { from, bytes, retries } => (FoundAt::Landed { from, bytes }, retries),
+            Reading::Absent { retries } => (FoundAt::Reply(None), retries),
+            Reading::NoPointer | Reading::Ask => return Ok(None),
+        };
+        asker.endpoint.staleness.conclude_reads();
+        cost.read = 1;
+        core.meter.add(cost);
+        let served_by = ServedBy::read_after(retries + cost.stale as u32);
+        Ok(Some(Found { at, served_by, counts: *cost }))
+    }
+
+    /// Asks for a list, in as many replies as it takes.
+    pub(crate) fn ask_list(
+        &self,
+        core: &mut Core,
+        request: Request<'_>,
+    ) -> Result<(Vec<u8>, Counts), Error> {
+        core.ask_list(self.shard, &self.key, request)
+    }
+
+    pub(crate) fn ask(&self, core: &mut Core, request: Request<'_>) -> Result<Answer, Error> {
+        core.ask(&Command::Of { key: &self.key, request })
+    }
+}
+
+impl<E: Askable> OpenObject<E> {
     /// The value of an element.
     #[inline(always)]
     pub(crate) fn get<'c>(
@@ -197,48 +275,7 @@ impl<E: Readable> OpenObject<E> {
         name: &[u8],
         path: Path,
     ) -> Result<Got<'c>, Error> {
-        core.asker.ready()?;
-        let cost = Counts { operations: 1, ..Counts::default() };
-        if path == Path::Ask {
-            let timing = core.router.begin_given(&mut core.asker.endpoint, Route::Ask)?;
-            let found = self.element_asked(core, name, cost)?;
-            core.router.end_given(&mut core.asker.endpoint, timing, found.served_by)?;
-            return Ok(core.got(found));
-        }
-        if !core.asker.may_read(self.shard) {
-            let found = self.element_asked(core, name, Counts { behind_writes: 1, ..cost })?;
-            return Ok(core.got(found));
-        }
-        let class = self.key_class(name);
-        let timing = core.router.begin_key(&mut core.asker.endpoint, path, class)?;
-        let found = match timing.route {
-            Route::Ask => self.element_asked(core, name, cost)?,
-            Route::Read => self.element_read(core, name, cost)?,
-        };
-        let Core { router, asker, .. } = &mut *core;
-        router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
-        Ok(core.got(found))
-    }
-
-    /// An element, by READs as far as possible.
-    fn element_read(
-        &mut self,
-        core: &mut Core,
-        name: &[u8],
-        mut cost: Counts,
-    ) -> Result<Found, Error> {
-        let Core { asker, directory, .. } = &mut *core;
-        let reading = self.read((&mut asker.endpoint, directory), Some(name), &mut cost)?;
-        let (at, retries) = match reading {
-            Reading::Value { from, bytes, retries } => (FoundAt::Landed { from, bytes }, retries),
-            Reading::Absent { retries } => (FoundAt::Reply(None), retries),
-            Reading::NoPointer | Reading::Ask => return self.element_asked(core, name, cost),
-        };
-        asker.endpoint.staleness.conclude_reads();
-        cost.read = 1;
-        core.meter.add(&cost);
-        let served_by = ServedBy::read_after(retries + cost.stale as u32);
-        Ok(Found { at, served_by, counts: cost })
+        self.get_by(core, (name, path), |open, core, cost| open.element_asked(core, name, cost))
     }
 
     /// Asks for an element, after reading has cost `cost`, and learns where it lies.
@@ -291,19 +328,6 @@ impl<E: Readable> OpenObject<E> {
             self.hold(Held::Parts { object, elements: BTreeMap::new() });
         }
         self.keep(name, pointer);
-    }
-
-    /// Asks for a list, in as many replies as it takes.
-    pub(crate) fn ask_list(
-        &self,
-        core: &mut Core,
-        request: Request<'_>,
-    ) -> Result<(Vec<u8>, Counts), Error> {
-        core.ask_list(self.shard, &self.key, request)
-    }
-
-    pub(crate) fn ask(&self, core: &mut Core, request: Request<'_>) -> Result<Answer, Error> {
-        core.ask(&Command::Of { key: &self.key, request })
     }
 }
 

@@ -269,7 +269,7 @@ fn held_of<E: Readable>(
     let record = endpoint.link.landed(0, found.fetched_bytes);
     let (table, seed) = (&directory.shards[shard].table, directory.hash_seed);
     let object = if E::WALKS {
-        ObjectRef::of_record(table, seed, &found.record(record), record)?
+        ObjectRef::of_record(table, seed, &found.record(record), record, E::PARTS_AT)?
     } else {
         let RemotePointer { slot, generation, .. } = found.pointer;
         ObjectRef::of_root(table, seed, root_word(slot, generation))

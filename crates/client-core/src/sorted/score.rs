@@ -1,7 +1,7 @@
 //! The score of a member: small sets and bins have them beside their members.
 
 use crate::counts::Counts;
-use crate::elements::{InWhole, Readable};
+use crate::elements::{Askable, InWhole, Readable};
 use crate::path::ServedBy;
 use remora_index::hash::ObjectRef;
 use remora_layout::kind::Kind;
@@ -34,14 +34,6 @@ impl Readable for Scores {
     const PART: Kind = Kind::SORTED_PART;
     const WALKS: bool = false;
 
-    fn request(member: &[u8]) -> Request<'_> {
-        SortedCommand::Score { member }.request()
-    }
-
-    fn in_reply(status: Status, value: Option<(usize, usize)>) -> Option<(usize, usize)> {
-        value.filter(|_| status == Status::Ok)
-    }
-
     /// The record has all members, so that it proves also that one is absent.
     fn in_whole<'v>(value: &'v [u8], member: &[u8]) -> InWhole<'v> {
         find_bytes(value, member).map_or(InWhole::Absent, |score| InWhole::Value(score))
@@ -60,5 +52,15 @@ impl Readable for Scores {
         let part = object.verify_part(bytes, pointer, Self::PART, name)?;
         let score = find_in_part(name, part.value, member).ok_or(Reject::OtherKey)?;
         Ok(Verified { value: score, ..part })
+    }
+}
+
+impl Askable for Scores {
+    fn request(member: &[u8]) -> Request<'_> {
+        SortedCommand::Score { member }.request()
+    }
+
+    fn in_reply(status: Status, value: Option<(usize, usize)>) -> Option<(usize, usize)> {
+        value.filter(|_| status == Status::Ok)
     }
 }

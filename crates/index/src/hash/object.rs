@@ -44,21 +44,23 @@ impl ObjectRef {
         }
     }
 
-    /// The object whose root record the reader has just found; `record` are the fetched bytes.
-    /// `None` if its table was fetched during a change.
+    /// The object whose root record the reader has just found; `record` are the fetched bytes. Its
+    /// table begins `parts_at` bytes behind the beginning of the record's state. `None` if the table
+    /// was fetched during a change.
     pub fn of_record(
         shard: &TableRef,
         hash_seed: u64,
         found: &Verified<'_>,
         record: &[u8],
+        parts_at: usize,
     ) -> Option<Self> {
         let RemotePointer { slot, generation, length, .. } = found.pointer;
         let root = remora_layout::part::root_word(slot, generation);
         let object = Self::of_root(shard, hash_seed, root);
         let key_bytes = length as usize - RECORD_HEADER_BYTES - found.value.len();
-        let state = state_offset(key_bytes);
-        let offset = slot as u64 * SLOT_UNIT_BYTES as u64 + state as u64;
-        let table = shard.of_object(object.secret, offset, record.get(state..)?)?;
+        let table_at = state_offset(key_bytes) + parts_at;
+        let offset = slot as u64 * SLOT_UNIT_BYTES as u64 + table_at as u64;
+        let table = shard.of_object(object.secret, offset, record.get(table_at..)?)?;
         Some(Self { table: Some(table), ..object })
     }
 

@@ -134,7 +134,7 @@ impl<H: Host> RespExecutor<H> {
         }
         let record = &self.record[..found.fetched_bytes];
         let (table, seed) = (&self.tables[shard], self.host.hash_seed());
-        ObjectRef::of_record(table, seed, &found.record(record), record)
+        ObjectRef::of_record(table, seed, &found.record(record), record, 0)
             .map(Box::new)
             .map(Held::Parts)
     }

@@ -9,10 +9,10 @@
 //! are in the order of their first bytes. A search takes all that may be meant, and looks at the documents.
 
 use super::failure::{Failure, code};
-use bson::raw::{RawBsonRef, RawDocument};
-use remora_document::{Direction, encode};
+use bson::raw::RawDocument;
+use remora_document::encode_id;
 use remora_layout::btree::{Value, ValueKind};
-use remora_layout::limits::{MAX_DOCUMENT_ID_BYTES, MAX_INDEX_VALUE_BYTES};
+use remora_layout::limits::MAX_INDEX_VALUE_BYTES;
 
 /// The name of the field that each document has.
 pub(super) const ID: &str = "_id";
@@ -58,51 +58,14 @@ pub(super) fn id_of(document: &RawDocument) -> Result<Vec<u8>, Failure> {
     let Some(value) = value else {
         return Err(Failure::new(code::INVALID_ID_FIELD, "The document has no '_id' field"));
     };
-    encoded_id(value)
-}
-
-fn is_operator(name: &&str) -> bool {
-    name.starts_with('$')
-}
-
-/// The same of the value.
-pub(super) fn encoded_id(value: RawBsonRef<'_>) -> Result<Vec<u8>, Failure> {
-    let of_type = match value {
-        RawBsonRef::Array(_) => "array",
-        RawBsonRef::RegularExpression(_) => "regex",
-        RawBsonRef::Undefined => "undefined",
-        _ => "",
-    };
-    if !of_type.is_empty() {
-        let text = format!("The '_id' value cannot be of type {of_type}");
-        return Err(Failure::new(code::INVALID_ID_FIELD, text));
-    }
-    if let RawBsonRef::Document(of) = value
-        && let Some(name) = of.iter().flatten().map(|(name, _)| name.as_str()).find(is_operator)
-    {
-        let text = format!(
-            "_id fields may not contain '$'-prefixed fields: {name} is not valid for storage."
-        );
-        return Err(Failure::new(code::DOLLAR_PREFIXED_FIELD_NAME, text));
-    }
-    let mut id = Vec::new();
-    encode(value, Direction::Ascending, &mut id)
-        .map_err(|error| Failure::new(code::INVALID_BSON, error.to_string()))?;
-    if id.len() > MAX_DOCUMENT_ID_BYTES {
-        let text = format!(
-            "KeyTooLong: the '_id' takes {} bytes as a key, and the limit is {MAX_DOCUMENT_ID_BYTES}",
-            id.len()
-        );
-        return Err(Failure::new(code::KEY_TOO_LONG, text));
-    }
-    Ok(id)
+    Ok(encode_id(value)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use bson::{RawDocumentBuf, oid::ObjectId, rawdoc};
-    use remora_layout::limits::MAX_ORDERED_KEY_BYTES;
+    use remora_layout::limits::{MAX_DOCUMENT_ID_BYTES, MAX_ORDERED_KEY_BYTES};
 
     #[test]
     fn an_entry_says_which_document_it_is_of() {

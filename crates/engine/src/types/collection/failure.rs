@@ -11,7 +11,6 @@ pub(super) mod code {
     pub const FAILED_TO_PARSE: i32 = 9;
     pub const TYPE_MISMATCH: i32 = 14;
     pub const INVALID_BSON: i32 = 22;
-    pub const DOLLAR_PREFIXED_FIELD_NAME: i32 = 52;
     pub const INVALID_ID_FIELD: i32 = 53;
     pub const CANNOT_CREATE_INDEX: i32 = 67;
     pub const INVALID_OPTIONS: i32 = 72;
