@@ -6,7 +6,8 @@
 //!   back-references and possessive quantifiers are errors. `\B` knows all of Unicode. `$` takes a last
 //!   line break with it, so `$\n` never matches. A flag inside a pattern, such as `(?m)`, counts for
 //!   `$` in all that follows it.
-//! * `$where`, `$text`, `$sampleRate`, and the operators for geometries, are errors.
+//! * `$where`, `$text` and `$sampleRate` are errors.
+//! * Geometries: see the module `geo`. `$near` does not sort here: see [`Filter::near`].
 //! * A comparison of a double with a decimal is exact.
 //! * A filter has limits: conditions, regular expressions, bit positions. In an `$elemMatch` inside
 //!   another one, the path of the inner one has one number at most.
@@ -30,6 +31,7 @@ pub(crate) use pattern::Pattern;
 pub(crate) use types::{TypeSet, name_of_type};
 
 use crate::error::DocumentError;
+use crate::geo::Near;
 use crate::variables::{Env, Variables};
 use bson::raw::RawDocument;
 use expression::{Clause, Evaluation, Root};
@@ -85,6 +87,12 @@ impl Filter {
     #[must_use]
     pub fn has_expression(&self) -> bool {
         self.variables.is_some()
+    }
+
+    /// Its `$near` or `$nearSphere`, by which the results of a query are sorted.
+    #[must_use]
+    pub fn near(&self) -> Option<&Near> {
+        expression::near(&self.clauses)
     }
 
     /// Whether a document matches. One for which `$expr` fails does not: see [`Filter::try_matches`].
