@@ -496,3 +496,28 @@ proptest! {
         }
     }
 }
+
+/// A document whose geometries take too long beside the filter's is an error, and no document that does not match.
+#[test]
+fn a_comparison_that_takes_too_long_is_refused() {
+    let circle = |points: usize| {
+        let at = |number: usize| {
+            let angle = number as f64 / points as f64 * std::f64::consts::TAU;
+            bson!([10.0 * angle.cos(), 10.0 * angle.sin()])
+        };
+        (0..points).chain([0]).map(at).collect::<Vec<Bson>>()
+    };
+    let polygon = |points| doc! { "type": "Polygon", "coordinates": [circle(points)] };
+    let filter = doc! { "a": { "$geoWithin": { "$geometry": polygon(1_000) } } };
+    let filter = Filter::parse(&raw(&filter)).unwrap();
+    let line = |points| doc! { "a": { "type": "LineString", "coordinates": circle(points) } };
+    let many = doc! { "a": vec![bson!([50.0, 1.0]); 20_000] };
+    for document in [line(20_000), many] {
+        let error = filter.try_matches(&raw(&document)).unwrap_err();
+        assert_eq!(error.code(), 96, "{}", error.message());
+        assert!(!filter.matches(&raw(&document)));
+        // The next document begins anew.
+        assert_eq!(filter.try_matches(&raw(&doc! { "a": [1.0, 1.0] })), Ok(true));
+        assert_eq!(filter.try_matches(&raw(&doc! { "a": [50.0, 1.0] })), Ok(false));
+    }
+}

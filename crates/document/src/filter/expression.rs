@@ -298,3 +298,30 @@ pub(super) fn near(clauses: &[Clause]) -> Option<&Near> {
         _ => None,
     })
 }
+
+/// Whether a region has given up on the document that was looked at; all of them begin anew.
+pub(super) fn has_given_up(clauses: &[Clause]) -> bool {
+    // All are asked: each begins anew.
+    clauses.iter().fold(false, |before, clause| {
+        before
+            | match clause {
+                Clause::And(inner) | Clause::Or(inner) | Clause::Nor(inner) => has_given_up(inner),
+                Clause::Field(_, tests) => tests_have_given_up(tests),
+                Clause::Expression(_) | Clause::Schema(_) | Clause::Always(_) => false,
+            }
+    })
+}
+
+fn tests_have_given_up(tests: &[Test]) -> bool {
+    tests.iter().fold(false, |before, test| {
+        before
+            | match test {
+                Test::Not(inner) | Test::Any(Predicate::ElemMatchValue(inner)) => {
+                    tests_have_given_up(inner)
+                }
+                Test::Any(Predicate::ElemMatchDocument(inner)) => has_given_up(inner),
+                Test::Any(Predicate::Region(region)) => region.has_given_up(),
+                Test::Any(_) | Test::Never => false,
+            }
+    })
+}

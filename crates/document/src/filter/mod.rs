@@ -98,10 +98,7 @@ impl Filter {
     /// Whether a document matches. One for which `$expr` fails does not: see [`Filter::try_matches`].
     #[must_use]
     pub fn matches(&self, document: &RawDocument) -> bool {
-        match &self.variables {
-            None => expression::all(&self.clauses, Root::Document(document)),
-            Some(_) => self.try_matches(document).unwrap_or(false),
-        }
+        self.try_matches(document).unwrap_or(false)
     }
 
     /// The same for filters with `$expr`, whose expressions can fail.
@@ -111,7 +108,7 @@ impl Filter {
     /// That of the expression.
     pub fn try_matches(&self, document: &RawDocument) -> Result<bool, DocumentError> {
         match &self.variables {
-            None => Ok(self.matches(document)),
+            None => self.holds_without(document),
             Some(variables) => self.holds(document, &variables.env()),
         }
     }
@@ -123,14 +120,29 @@ impl Filter {
         env: &Env<'_>,
     ) -> Result<bool, DocumentError> {
         if self.variables.is_none() {
-            return Ok(self.matches(document));
+            return self.holds_without(document);
         }
         let evaluation = Evaluation { env, error: RefCell::new(None) };
         let holds =
             expression::all_with(&self.clauses, Root::Document(document), Some(&evaluation));
         match evaluation.error.into_inner() {
             Some(error) => Err(error),
-            None => Ok(holds),
+            None => self.unless_given_up(holds),
         }
+    }
+
+    fn holds_without(&self, document: &RawDocument) -> Result<bool, DocumentError> {
+        self.unless_given_up(expression::all(&self.clauses, Root::Document(document)))
+    }
+
+    fn unless_given_up(&self, holds: bool) -> Result<bool, DocumentError> {
+        if !expression::has_given_up(&self.clauses) {
+            return Ok(holds);
+        }
+        let text = format!(
+            "comparing the geometries of one document with that of the filter takes more than {} steps",
+            remora_layout::limits::MAX_EXPRESSION_STEPS
+        );
+        Err(DocumentError::new(crate::error::OPERATION_FAILED, text))
     }
 }

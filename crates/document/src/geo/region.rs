@@ -7,6 +7,8 @@ use crate::error::DocumentError;
 use crate::raw::{elements, fields};
 use crate::value::{shown, to_double};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use remora_layout::limits::MAX_EXPRESSION_STEPS;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Points of an argument at most, about: a match looks at all of them.
 const MOST_POINTS: usize = 1 << 16;
@@ -30,10 +32,12 @@ impl Relation {
 }
 
 /// A region and what a value has to do with it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Region {
     relation: Relation,
     area: Area,
+    /// Steps of the values of one document so far.
+    steps: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -59,9 +63,26 @@ impl Region {
         parse(relation, value).map_err(DocumentError::bad_value)
     }
 
+    /// Whether the values of one document took more steps than they may, so that [`Self::holds`] has not looked at
+    /// some. The next document begins.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.steps.swap(0, Ordering::Relaxed) > MAX_EXPRESSION_STEPS
+    }
+
+    /// Counts what comparing a geometry takes: each point of it with each one of the region.
+    fn may_compare(&self, geometry: &Geometry) -> bool {
+        let points = match &self.area {
+            Area::Box(..) | Area::Circle(..) | Area::Cap(_) => 1,
+            Area::Polygon(corners) => corners.len(),
+            Area::Shape(area) => area.size(),
+        };
+        let steps = (points * geometry.size()) as u64;
+        self.steps.fetch_add(steps, Ordering::Relaxed).saturating_add(steps) <= MAX_EXPRESSION_STEPS
+    }
+
     /// Whether a value meets it. One that is no geometry does not.
     pub(crate) fn holds(&self, value: RawBsonRef<'_>) -> bool {
-        let Some(geometry) = stored(value) else { return false };
+        let Some(geometry) = stored(value).filter(|of| self.may_compare(of)) else { return false };
         let place = match &geometry {
             Geometry::Place(place) => Some(*place),
             Geometry::Shape(_) => None,
@@ -141,7 +162,7 @@ fn parse(relation: Relation, value: RawBsonRef<'_>) -> Read<Region> {
         Area::Shape(shape) if relation == Relation::Within && shape.polygons.is_empty() => {
             Err(unsupported())
         }
-        _ => Ok(Region { relation, area }),
+        _ => Ok(Region { relation, area, steps: AtomicU64::new(0) }),
     }
 }
 

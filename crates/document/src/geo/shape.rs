@@ -42,6 +42,14 @@ pub(super) struct Shape {
 }
 
 impl Geometry {
+    /// How many points it was made of, about.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Geometry::Place(_) => 1,
+            Geometry::Shape(shape) => shape.size(),
+        }
+    }
+
     /// The geometry on the sphere, if it lies there.
     pub(super) fn into_shape(self) -> Option<Shape> {
         match self {
