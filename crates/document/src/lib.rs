@@ -7,6 +7,7 @@
 //! * [`document_keys`]: the keys of a document in an index.
 //! * [`Path`]: the values at a dotted path, through arrays.
 //! * [`Filter`]: a filter document, parsed, and whether a document matches it.
+//! * [`Near`]: the distance of a document from a place, by which `$near` sorts.
 //! * [`Bounds`]: what a filter says of the keys of an index.
 //! * [`Update`]: operators on fields, or a replacement, parsed, and applied to a document.
 //! * [`SortKeys`], [`Sorter`]: sorting documents by some of their fields, in bounded memory.
@@ -40,6 +41,7 @@ mod distinct;
 mod error;
 mod expression;
 mod filter;
+mod geo;
 mod id;
 mod json;
 mod key;
@@ -65,6 +67,7 @@ mod variables;
 pub use distinct::Distinct;
 pub use error::DocumentError;
 pub use filter::{Bounds, Filter, Interval, behind, intersection};
+pub use geo::Near;
 pub use id::encode_id;
 pub use json::{from_json, from_json_value, to_canonical_json, to_json};
 pub use key::{Direction, encode, encode_compound};

@@ -7,6 +7,7 @@ mod errors;
 mod expressions;
 mod filters;
 mod generate;
+mod geo;
 mod hostile;
 mod keys;
 mod naive;

@@ -3,8 +3,8 @@
 
 use crate::command::Command;
 use crate::reply::{CommandError, ErrorCode};
-use bson::{Bson, RawDocument};
 use bson::raw::RawBsonRef;
+use bson::{Bson, RawDocument};
 
 /// What every command may have, beside the fields of its own.
 const COMMON: &[&str] = &[

@@ -41,6 +41,19 @@ impl Wanted {
     }
 }
 
+/// Refuses `$near` and `$nearSphere`: they sort by distance, for which there are no indexes yet. A filter that is
+/// wrong is left to the shard, which knows its variables.
+pub(crate) fn refuse_near(filter: &RawDocument) -> Result<(), CommandError> {
+    const NAME: &[u8] = b"$near";
+    // Most filters are not parsed twice.
+    let has_name = filter.as_bytes().windows(NAME.len()).any(|at| at == NAME);
+    if has_name && Filter::parse(filter).is_ok_and(|filter| filter.near().is_some()) {
+        let text = "error processing query: planner returned error :: caused by :: unable to find index for $geoNear query";
+        return Err(CommandError::new(ErrorCode::NoQueryExecutionPlans, text));
+    }
+    Ok(())
+}
+
 /// A search in one collection: filter, order, bounds.
 pub struct Search {
     wanted: Wanted,

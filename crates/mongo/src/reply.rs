@@ -326,6 +326,7 @@ error_codes! {
     NotImplemented = 238 "NotImplemented": "Not written yet.";
     ConversionFailure = 241 "ConversionFailure": "A value cannot be converted.";
     NoSuchTransaction = 251 "NoSuchTransaction": "There is no such transaction.";
+    NoQueryExecutionPlans = 291 "NoQueryExecutionPlans": "A query needs an index that is not there.";
     QueryExceededMemoryLimit = 292 "QueryExceededMemoryLimitNoDiskUseAllowed": "A sort or a group needs more memory than it may.";
     ApiVersionError = 322 "APIVersionError": "The version of the API is not known.";
     ApiStrictError = 323 "APIStrictError": "The command is not in the version of the API.";

@@ -202,3 +202,28 @@ fn answers_without_sense_are_errors() {
         assert_eq!(client.code(doc! { "find": "c" }), 1);
     }
 }
+
+/// Sorting by distance needs an index of places, which is not there yet.
+#[test]
+fn near_is_refused_and_regions_are_not() {
+    let mut client = Client::new();
+    client.step = 2;
+    client.collection("c", (0..4).map(|at| doc! { "_id": at, "at": [at, 0] }));
+    let near = || doc! { "at": { "$near": [0, 0] } };
+    for command in [
+        doc! { "find": "c", "filter": near() },
+        doc! { "find": "c", "filter": { "$and": [near(), { "_id": 1 }] } },
+        doc! { "count": "c", "query": near() },
+        doc! { "distinct": "c", "key": "_id", "query": near() },
+    ] {
+        let error = client.run(command).unwrap_err();
+        assert_eq!(error.number, 291);
+        let text = "unable to find index for $geoNear query";
+        assert!(error.message.ends_with(text), "{}", error.message);
+    }
+    let region = doc! { "at": { "$geoWithin": { "$box": [[1, 0], [2, 1]] } } };
+    let found = all(&mut client, doc! { "find": "c", "filter": region.clone() });
+    assert_eq!(ids(&found), [1, 2]);
+    let count = client.run(doc! { "count": "c", "query": region }).unwrap();
+    assert_eq!(count.get_i32("n").ok(), Some(2));
+}

@@ -5,6 +5,7 @@ use super::pattern::Pattern;
 use super::types::TypeSet;
 use crate::error::DocumentError;
 use crate::expression::Expression;
+use crate::geo::{Near, Region};
 use crate::number::Number;
 use crate::order::{Class, compare};
 use crate::path::{Found, Leaves, Path};
@@ -106,12 +107,19 @@ pub(super) enum Predicate {
     In(InList),
     Exists,
     Type(TypeSet),
-    Mod { divisor: i64, remainder: i64 },
+    Mod {
+        divisor: i64,
+        remainder: i64,
+    },
     Pattern(Pattern),
     Size(usize),
     Bits(Bits),
     ElemMatchDocument(Vec<Clause>),
     ElemMatchValue(Vec<Test>),
+    /// `$geoWithin` and `$geoIntersects`.
+    Region(Arc<Region>),
+    /// `$near` and `$nearSphere`.
+    Near(Near),
 }
 
 /// The argument of `$in`.
@@ -152,6 +160,8 @@ impl Predicate {
             }
             Predicate::Pattern(pattern) => pattern.matches(value),
             Predicate::Bits(bits) => bits.matches(value),
+            Predicate::Region(region) => region.holds(value),
+            Predicate::Near(near) => near.holds(value),
             Predicate::Size(size) => value
                 .as_array()
                 .is_some_and(|array| elements(array).take(size.saturating_add(1)).count() == *size),
@@ -275,4 +285,43 @@ impl Test {
             Test::Never => false,
         }
     }
+}
+
+/// The first `$near` that all matching documents must satisfy. The depth of the filter bounds the recursion.
+pub(super) fn near(clauses: &[Clause]) -> Option<&Near> {
+    clauses.iter().find_map(|clause| match clause {
+        Clause::And(inner) => near(inner),
+        Clause::Field(_, tests) => tests.iter().find_map(|test| match test {
+            Test::Any(Predicate::Near(near)) => Some(near),
+            _ => None,
+        }),
+        _ => None,
+    })
+}
+
+/// Whether a region has given up on the document that was looked at; all of them begin anew.
+pub(super) fn has_given_up(clauses: &[Clause]) -> bool {
+    // All are asked: each begins anew.
+    clauses.iter().fold(false, |before, clause| {
+        before
+            | match clause {
+                Clause::And(inner) | Clause::Or(inner) | Clause::Nor(inner) => has_given_up(inner),
+                Clause::Field(_, tests) => tests_have_given_up(tests),
+                Clause::Expression(_) | Clause::Schema(_) | Clause::Always(_) => false,
+            }
+    })
+}
+
+fn tests_have_given_up(tests: &[Test]) -> bool {
+    tests.iter().fold(false, |before, test| {
+        before
+            | match test {
+                Test::Not(inner) | Test::Any(Predicate::ElemMatchValue(inner)) => {
+                    tests_have_given_up(inner)
+                }
+                Test::Any(Predicate::ElemMatchDocument(inner)) => has_given_up(inner),
+                Test::Any(Predicate::Region(region)) => region.has_given_up(),
+                Test::Any(_) | Test::Never => false,
+            }
+    })
 }

@@ -6,7 +6,8 @@
 //!   back-references and possessive quantifiers are errors. `\B` knows all of Unicode. `$` takes a last
 //!   line break with it, so `$\n` never matches. A flag inside a pattern, such as `(?m)`, counts for
 //!   `$` in all that follows it.
-//! * `$where`, `$text`, `$sampleRate`, and the operators for geometries, are errors.
+//! * `$where`, `$text` and `$sampleRate` are errors.
+//! * Geometries: see the module `geo`. `$near` does not sort here: see [`Filter::near`].
 //! * A comparison of a double with a decimal is exact.
 //! * A filter has limits: conditions, regular expressions, bit positions. In an `$elemMatch` inside
 //!   another one, the path of the inner one has one number at most.
@@ -30,6 +31,7 @@ pub(crate) use pattern::Pattern;
 pub(crate) use types::{TypeSet, name_of_type};
 
 use crate::error::DocumentError;
+use crate::geo::Near;
 use crate::variables::{Env, Variables};
 use bson::raw::RawDocument;
 use expression::{Clause, Evaluation, Root};
@@ -87,13 +89,16 @@ impl Filter {
         self.variables.is_some()
     }
 
+    /// Its `$near` or `$nearSphere`, by which the results of a query are sorted.
+    #[must_use]
+    pub fn near(&self) -> Option<&Near> {
+        expression::near(&self.clauses)
+    }
+
     /// Whether a document matches. One for which `$expr` fails does not: see [`Filter::try_matches`].
     #[must_use]
     pub fn matches(&self, document: &RawDocument) -> bool {
-        match &self.variables {
-            None => expression::all(&self.clauses, Root::Document(document)),
-            Some(_) => self.try_matches(document).unwrap_or(false),
-        }
+        self.try_matches(document).unwrap_or(false)
     }
 
     /// The same for filters with `$expr`, whose expressions can fail.
@@ -103,7 +108,7 @@ impl Filter {
     /// That of the expression.
     pub fn try_matches(&self, document: &RawDocument) -> Result<bool, DocumentError> {
         match &self.variables {
-            None => Ok(self.matches(document)),
+            None => self.holds_without(document),
             Some(variables) => self.holds(document, &variables.env()),
         }
     }
@@ -115,14 +120,29 @@ impl Filter {
         env: &Env<'_>,
     ) -> Result<bool, DocumentError> {
         if self.variables.is_none() {
-            return Ok(self.matches(document));
+            return self.holds_without(document);
         }
         let evaluation = Evaluation { env, error: RefCell::new(None) };
         let holds =
             expression::all_with(&self.clauses, Root::Document(document), Some(&evaluation));
         match evaluation.error.into_inner() {
             Some(error) => Err(error),
-            None => Ok(holds),
+            None => self.unless_given_up(holds),
         }
+    }
+
+    fn holds_without(&self, document: &RawDocument) -> Result<bool, DocumentError> {
+        self.unless_given_up(expression::all(&self.clauses, Root::Document(document)))
+    }
+
+    fn unless_given_up(&self, holds: bool) -> Result<bool, DocumentError> {
+        if !expression::has_given_up(&self.clauses) {
+            return Ok(holds);
+        }
+        let text = format!(
+            "comparing the geometries of one document with that of the filter takes more than {} steps",
+            remora_layout::limits::MAX_EXPRESSION_STEPS
+        );
+        Err(DocumentError::new(crate::error::OPERATION_FAILED, text))
     }
 }

@@ -9,16 +9,7 @@ pub(super) const UNSUPPORTED_AT_TOP: &[&str] = &["$sampleRate", "$text", "$where
 /// Operators at the top that are parsed by themselves.
 const AT_TOP: &[&str] = &["$alwaysFalse", "$alwaysTrue", "$expr", "$jsonSchema"];
 /// Operators of MongoDB on a field that are errors here.
-pub(super) const UNSUPPORTED: &[&str] = &[
-    "$geoIntersects",
-    "$geoNear",
-    "$geoWithin",
-    "$maxDistance",
-    "$minDistance",
-    "$near",
-    "$nearSphere",
-    "$within",
-];
+pub(super) const UNSUPPORTED: &[&str] = &["$geoNear"];
 /// Operators at the top that have no field.
 const LOGICAL: &[&str] = &["$and", "$comment", "$nor", "$or"];
 /// Fields of a reference to a document of another collection.
@@ -39,15 +30,22 @@ pub(super) fn is_operator(name: &str) -> bool {
         "$bitsAnySet",
         "$elemMatch",
         "$exists",
+        "$geoIntersects",
+        "$geoWithin",
         "$in",
+        "$maxDistance",
+        "$minDistance",
         "$mod",
         "$ne",
+        "$near",
+        "$nearSphere",
         "$nin",
         "$not",
         "$options",
         "$regex",
         "$size",
         "$type",
+        "$within",
     ];
     Comparison::of(name).is_some() || [OTHERS, UNSUPPORTED].iter().any(|all| all.contains(&name))
 }

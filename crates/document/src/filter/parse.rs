@@ -2,7 +2,7 @@
 
 use super::arguments::{in_list, modulus, size};
 use super::bits::{self, Bits};
-use super::expression::{Clause, Comparison, Predicate, Test};
+use super::expression::{Clause, Comparison, Predicate, Test, near};
 use super::names::{
     REFERENCE, UNSUPPORTED, UNSUPPORTED_AT_TOP, has_no_field, is_expression, is_operator,
 };
@@ -12,6 +12,7 @@ use crate::error::{
     DocumentError, INVALID_BSON, OPTIONS_AFTER_REGEX, OPTIONS_BEFORE_REGEX, TYPE_MISMATCH,
 };
 use crate::expression::Expression;
+use crate::geo::{Near, Region, Relation};
 use crate::path::Path;
 use crate::raw::{elements, fields};
 use crate::schema::Schema;
@@ -31,9 +32,21 @@ pub(super) fn filter(document: &RawDocument, variables: &Variables) -> Parsed<(V
         Invalid::TooDeep => DocumentError::bad_value("exceeded maximum query tree depth"),
         Invalid::Malformed => DocumentError::new(INVALID_BSON, invalid.to_string()),
     })?;
-    let mut parser =
-        Parser { variables, conditions: 0, patterns: 0, elem_matches: 0, has_expression: false };
+    let mut parser = Parser {
+        variables,
+        conditions: 0,
+        patterns: 0,
+        elem_matches: 0,
+        nears: 0,
+        has_expression: false,
+    };
     let clauses = parser.clauses(document)?;
+    if parser.nears > 1 {
+        return Err(DocumentError::bad_value("Too many geoNear expressions"));
+    }
+    if parser.nears == 1 && near(&clauses).is_none() {
+        return Err(DocumentError::bad_value("geo $near must be top-level expr"));
+    }
     Ok((clauses, parser.has_expression))
 }
 
@@ -45,6 +58,8 @@ struct Parser<'v> {
     patterns: usize,
     /// How many `$elemMatch` are around.
     elem_matches: usize,
+    /// How many `$near` it has.
+    nears: usize,
 }
 
 impl Parser<'_> {
@@ -137,6 +152,11 @@ impl Parser<'_> {
                 continue;
             }
             match name {
+                "$near" | "$nearSphere" => {
+                    self.nears += 1;
+                    tests.push(Test::Any(Predicate::Near(Near::parse(path, document)?)));
+                }
+                "$minDistance" | "$maxDistance" => Near::parse(path, document).map(drop)?,
                 "$ne" => tests.push(not_equal(path, value)?),
                 "$in" => tests.push(Test::Any(self.in_list(name, value)?)),
                 "$nin" => tests.push(Test::Not(vec![Test::Any(self.in_list(name, value)?)])),
@@ -294,6 +314,10 @@ fn simple(name: &str, value: RawBsonRef<'_>) -> Parsed<Test> {
         "$bitsAnySet" => Predicate::Bits(Bits::parse(name, bits::Test::AnySet, value)?),
         "$bitsAllClear" => Predicate::Bits(Bits::parse(name, bits::Test::AllClear, value)?),
         "$bitsAnyClear" => Predicate::Bits(Bits::parse(name, bits::Test::AnyClear, value)?),
+        "$geoWithin" | "$within" => {
+            Predicate::Region(Region::parse(Relation::Within, value)?.into())
+        }
+        "$geoIntersects" => Predicate::Region(Region::parse(Relation::Intersects, value)?.into()),
         "$where" => return Err(DocumentError::bad_value("$where cannot be applied to a field")),
         _ if UNSUPPORTED.contains(&name) => return Err(unsupported(name)),
         _ => return Err(DocumentError::bad_value(format!("unknown operator: {name}"))),

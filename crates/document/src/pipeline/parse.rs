@@ -267,6 +267,10 @@ impl Parser<'_> {
         let text = "the match filter must be an expression in an object";
         let argument = object(argument, 15959, text)?;
         let filter = Filter::parse_with(argument, self.variables)?;
+        if filter.near().is_some() {
+            let text = "$geoNear, $near, and $nearSphere are not allowed in this context";
+            return fail(NEAR_IN_MATCH, text);
+        }
         // What matches does not depend on the order.
         let is_plain = self.pushes_down && self.source.skip == 0 && self.source.limit.is_none();
         // A search in another collection knows no variables, but the command's own does.
@@ -530,6 +534,9 @@ fn bucket_id(
     made.append(cstr!("$switch"), switch);
     made
 }
+
+/// MongoDB's code of `$near` in `$match`.
+const NEAR_IN_MATCH: i32 = 5_626_500;
 
 /// Stages of MongoDB that are errors here.
 const UNSUPPORTED: &[&str] = &[

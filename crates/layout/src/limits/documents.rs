@@ -89,7 +89,8 @@ pub const EXPIRE_TURN_DOCUMENTS: usize = 32;
 pub const EXPIRE_TURN_INDEXES: usize = 64;
 /// Bytes of one value that an expression makes: it must fit into a document.
 pub const MAX_EXPRESSION_BYTES: usize = MAX_DOCUMENT_BYTES;
-/// Steps of the expressions of one document: each evaluates an operator, or handles up to 64 bytes. So one
+/// Steps of the expressions of one document: each evaluates an operator, or handles up to 64 bytes; for a region of
+/// a filter as many, of which each compares two points. So one
 /// document keeps its server busy for less than a second.
 pub const MAX_EXPRESSION_STEPS: u64 = 8 << 20;
 /// Parts of the expressions of one projection or one stage: what one document must evaluate at least.

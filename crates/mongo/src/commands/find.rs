@@ -3,7 +3,7 @@
 use super::cursor::{FirstBatch, first_batch_size};
 use crate::command::Command;
 use crate::fields::namespace;
-use crate::query::{Query, Search, Wanted};
+use crate::query::{Query, Search, Wanted, refuse_near};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, done, ok_body};
 use crate::spec::{Right, Spec};
@@ -53,9 +53,11 @@ pub(super) fn wanted(command: &Command<'_>, filter: &str) -> Result<Wanted, Comm
         };
         u64::try_from(number).map(Some).map_err(negative)
     };
+    let filter = command.document(filter)?.map(RawDocument::to_owned).unwrap_or_default();
+    refuse_near(&filter)?;
     Ok(Wanted {
         namespace: namespace(command.database(), command.collection()?)?,
-        filter: command.document(filter)?.map(RawDocument::to_owned).unwrap_or_default(),
+        filter,
         sort: sort_of(command.document("sort")?),
         hint: hint_of(command.get("hint"))?,
         skip: natural("skip")?.unwrap_or_default(),

@@ -1,0 +1,22 @@
+//! Geometries as MongoDB has them: pairs of coordinates in a plane, and GeoJSON on the sphere.
+//!
+//! On the sphere an edge is an arc of a great circle, and edges belong to what they bound. A place that is
+//! less than about a micrometre (1e-13 radians) from an edge counts as on it. The inside of a ring is the
+//! smaller part of the sphere. In the plane edges are straight, and a comparison is that of doubles.
+//!
+//! A geometry of a document that is malformed has no place: it matches nothing. What differs from MongoDB:
+//!
+//! * An argument has 65,536 points at most, about.
+//! * Whether a ring crosses itself is checked up to 1,024 points, and in arguments only.
+//! * Holes are not checked to lie in their polygon.
+//! * A polygon cannot be larger than a hemisphere: the reference system with strict winding is an error.
+
+mod near;
+mod read;
+mod region;
+mod ring;
+mod shape;
+mod vector;
+
+pub use near::Near;
+pub(crate) use region::{Region, Relation};
