@@ -18,7 +18,7 @@ const MOST_REPLY_BYTES: u64 = 64 << 20;
 const MOST_KEPT_KIB: u64 = 24 << 10;
 
 /// An OP_MSG with this body.
-fn message(number: i32, body: &Document) -> Vec<u8> {
+pub(crate) fn message(number: i32, body: &Document) -> Vec<u8> {
     let body = body.to_vec().unwrap();
     let mut bytes = Vec::new();
     for word in [(HEADER_BYTES + 5 + body.len()) as i32, number, 0, opcode::MSG, 0] {

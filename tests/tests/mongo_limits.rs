@@ -1,24 +1,13 @@
 //! What one client, one address and one user may take at the port of MongoDB's protocol.
 
+use crate::mongo_hostile::message;
 use remora_mongo::bson::{Document, doc};
-use remora_mongo::wire::{HEADER_BYTES, opcode};
+use remora_mongo::wire::HEADER_BYTES;
 use remora_tests::{DEADLINE, ServerProcess, Value, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 const MIB: usize = 1 << 20;
-
-/// An OP_MSG with this body.
-fn message(body: &Document) -> Vec<u8> {
-    let body = body.to_vec().unwrap();
-    let mut bytes = Vec::new();
-    for word in [(HEADER_BYTES + 5 + body.len()) as i32, 1, 0, opcode::MSG, 0] {
-        bytes.extend_from_slice(&word.to_le_bytes());
-    }
-    bytes.push(0);
-    bytes.extend_from_slice(&body);
-    bytes
-}
 
 fn connect(server: &ServerProcess) -> TcpStream {
     let stream = TcpStream::connect(server.mongo_address()).unwrap();
@@ -28,7 +17,7 @@ fn connect(server: &ServerProcess) -> TcpStream {
 
 /// The reply to a command.
 fn call(stream: &mut TcpStream, body: &Document) -> Document {
-    stream.write_all(&message(body)).unwrap();
+    stream.write_all(&message(1, body)).unwrap();
     let mut length = [0; 4];
     stream.read_exact(&mut length).unwrap();
     let mut rest = vec![0; i32::from_le_bytes(length) as usize - 4];
@@ -47,7 +36,7 @@ fn bytes_to_the_end(stream: &mut TcpStream) -> usize {
 /// Begins an insertion of so many bytes, all but the last ones, or sends as much as the server takes.
 fn begin(stream: &mut TcpStream, bytes: usize) {
     let document = doc! { "_id": 1, "text": "x".repeat(bytes) };
-    let whole = message(&doc! { "insert": "c", "documents": [document], "$db": "db" });
+    let whole = message(1, &doc! { "insert": "c", "documents": [document], "$db": "db" });
     let _ = stream.write_all(&whole[..bytes]);
 }
 
@@ -65,7 +54,7 @@ fn connections_count_for_their_address_with_those_of_resp() {
     drop(clients);
     wait_until("there is room again", || {
         let mut client = connect(&server);
-        let _ = client.write_all(&message(&ping));
+        let _ = client.write_all(&message(1, &ping));
         bytes_of_one(&mut client) > 0
     });
 }

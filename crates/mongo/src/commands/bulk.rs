@@ -56,6 +56,7 @@ struct Planned {
 
 #[derive(Default)]
 struct Totals {
+    errors: u64,
     inserted: u64,
     matched: u64,
     modified: u64,
@@ -250,7 +251,7 @@ impl Bulk {
             }
             of.i32(cstr!("n"), 0);
         });
-        self.failures.count += 1;
+        self.totals.errors += 1;
         self.tell(body);
         if self.ordered {
             self.left.clear();
@@ -341,7 +342,7 @@ impl Bulk {
             });
             let totals = &self.totals;
             for (name, count) in [
-                (cstr!("nErrors"), self.failures.count as u64),
+                (cstr!("nErrors"), totals.errors),
                 (cstr!("nInserted"), totals.inserted),
                 (cstr!("nMatched"), totals.matched),
                 (cstr!("nModified"), totals.modified),

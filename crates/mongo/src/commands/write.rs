@@ -72,7 +72,6 @@ pub(super) struct Failure(pub(super) RawDocumentBuf);
 /// What went wrong with writes of one command, as its reply tells it.
 #[derive(Default)]
 pub(super) struct Failures {
-    pub(super) count: usize,
     bytes: usize,
 }
 
