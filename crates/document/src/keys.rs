@@ -7,6 +7,7 @@
 //! the keys would be all pairs.
 
 use crate::error::DocumentError;
+use crate::geo::GeoKind;
 use crate::key::{Direction, encode};
 use crate::path::Path;
 use crate::raw::{elements, fields};
@@ -14,6 +15,7 @@ use bson::Bson;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use remora_layout::hash::digest;
 use remora_layout::limits::{MAX_DOCUMENT_KEYS, MAX_DOCUMENT_KEYS_BYTES};
+use remora_layout::rect::Rect;
 
 const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
 const AMBIGUOUS_NAME: i32 = 16746;
@@ -21,12 +23,13 @@ const ARRAY_IN_HASHED: i32 = 16766;
 const TOO_MANY_KEYS: i32 = 17261;
 
 /// One field of an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct IndexField {
     path: Path,
     names: Vec<String>,
     direction: Direction,
     is_hashed: bool,
+    geo: Option<GeoKind>,
 }
 
 impl IndexField {
@@ -34,13 +37,33 @@ impl IndexField {
     #[must_use]
     pub fn new(path: Path, direction: Direction) -> Self {
         let names = path.as_str().split('.').map(str::to_owned).collect();
-        Self { path, names, direction, is_hashed: false }
+        Self { path, names, direction, is_hashed: false, geo: None }
     }
 
     /// The hashes of the values at a path.
     #[must_use]
     pub fn hashed(path: Path) -> Self {
         Self { is_hashed: true, ..Self::new(path, Direction::Ascending) }
+    }
+
+    /// The geometries at a path. Such a field has no keys here: see [`GeoKind::rect`].
+    #[must_use]
+    pub fn geo(path: Path, kind: GeoKind) -> Self {
+        Self { geo: Some(kind), ..Self::new(path, Direction::Ascending) }
+    }
+
+    /// The kind of its geometries, if it has those.
+    #[must_use]
+    pub const fn geo_kind(&self) -> Option<GeoKind> {
+        self.geo
+    }
+
+    /// The rectangle around its geometries in a document; none without any, or if it has none.
+    ///
+    /// # Errors
+    /// As of [`GeoKind::rect`].
+    pub fn rect(&self, document: &RawDocument) -> Result<Option<Rect>, DocumentError> {
+        self.geo.map_or(Ok(None), |kind| kind.rect(&self.path, document))
     }
 
     /// Its path.

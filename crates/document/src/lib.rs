@@ -67,7 +67,7 @@ mod variables;
 pub use distinct::Distinct;
 pub use error::DocumentError;
 pub use filter::{Bounds, Filter, Interval, behind, intersection};
-pub use geo::Near;
+pub use geo::{GeoKind, GeoNear, Located, Near};
 pub use id::encode_id;
 pub use json::{from_json, from_json_value, to_canonical_json, to_json};
 pub use key::{Direction, encode, encode_compound};

@@ -8,6 +8,7 @@ mod expressions;
 mod filters;
 mod generate;
 mod geo;
+mod geo_bounds;
 mod hostile;
 mod keys;
 mod naive;

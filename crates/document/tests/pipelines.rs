@@ -3,8 +3,8 @@
 use bson::raw::RawArrayBuf;
 use bson::{Bson, Document, RawDocumentBuf, bson, doc};
 use remora_document::{
-    DocumentError, Filter, Pipeline, Query, Sink, SortKeys, Sorter, Step, Variables, WhenMatched,
-    WhenNotMatched,
+    DocumentError, Filter, GeoNear, Pipeline, Query, Sink, SortKeys, Sorter, Step, Variables,
+    WhenMatched, WhenNotMatched,
 };
 use std::collections::HashMap;
 
@@ -178,8 +178,10 @@ fn the_source_does_the_beginning() {
     assert_eq!((found.skip, found.limit), (3, Some(7)));
     let found = source(bson!([{ "$limit": 5 }, { "$sort": { "a": 1 } }]));
     assert_eq!((found.sort, found.limit), (None, Some(5)));
-    let found = source(bson!([{ "$geoNear": { "near": [0, 0] } }, { "$match": { "a": 1 } }]));
-    assert_eq!(found.geo_near, Some(raw(&doc! { "near": [0, 0] })));
+    let near = doc! { "near": [0, 0], "distanceField": "a" };
+    let found = source(bson!([{ "$geoNear": near.clone() }, { "$match": { "a": 1 } }]));
+    assert_eq!(found.geo_near, Some(GeoNear::parse(&raw(&near)).unwrap()));
+    assert!(found.filter.is_empty(), "what follows sees the distance");
     assert!(!source(bson!([{ "$documents": [] }])).reads_collection);
 }
 

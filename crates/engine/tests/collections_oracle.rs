@@ -4,7 +4,7 @@
 use crate::collections::{
     Model, NOW, ask, bytes, create_index, find, find_step, id_of, insert, raw, shard, write,
 };
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, bson, doc};
 use remora_arena::{NoJournal, Owner};
 use remora_document::{Filter, SortKeys, Update, UpdateContext, compare};
 use remora_engine::{Applied, Origin, Shard, ShardOptions};
@@ -27,6 +27,7 @@ struct World {
     /// Indexes: their keys and options.
     indexes: Vec<(Document, Document)>,
     steps: u64,
+    rings: u64,
     refused: u64,
 }
 
@@ -82,7 +83,44 @@ fn draw_document(random: &mut Random) -> Document {
         };
         document.insert("c", value);
     }
+    if !random.one_in(4) {
+        document.insert("g", draw_geometry(random));
+    }
     document
+}
+
+fn draw_place(random: &mut Random) -> Bson {
+    match random.below(8) {
+        0 => bson!([180, random.below(3)]),
+        1 => bson!([-180, random.below(3)]),
+        2 => bson!([random.below(90), 90]),
+        _ => bson!([random.below(12) as f64 / 2.0, random.below(12) - 4]),
+    }
+}
+
+/// A geometry that an index on the sphere can have; that in the plane has no lines.
+fn draw_geometry(random: &mut Random) -> Bson {
+    match random.below(8) {
+        0 => Bson::Null,
+        1 => bson!([draw_place(random), draw_place(random)]),
+        2 => {
+            bson!({ "type": "LineString", "coordinates": [draw_place(random), draw_place(random)] })
+        }
+        3 => bson!({ "type": "Point", "coordinates": draw_place(random) }),
+        _ => draw_place(random),
+    }
+}
+
+fn draw_region(random: &mut Random) -> Document {
+    let size = random.pick(&[0.0, 0.5, 2.0, 20.0]);
+    let centre = draw_place(random);
+    match random.below(4) {
+        0 => doc! { "$geoWithin": { "$box": [centre, draw_place(random)] } },
+        1 => doc! { "$geoWithin": { "$center": [centre, size] } },
+        2 => doc! { "$geoWithin": { "$centerSphere": [centre, size / 30.0] } },
+        _ => doc! { "$geoIntersects": { "$geometry": {
+        "type": "LineString", "coordinates": [centre, [0.5, size / 2.0]] } } },
+    }
 }
 
 fn draw_condition(random: &mut Random, path: &str) -> Bson {
@@ -110,6 +148,10 @@ const PATHS: [&str; 6] = ["_id", "a", "b", "c.d", "c.e", "c"];
 fn draw_filter(random: &mut Random) -> Document {
     let mut filter = Document::new();
     for _ in 0..random.pick(&[0, 1, 1, 1, 2, 2, 3]) {
+        if random.one_in(6) {
+            filter.insert("g", draw_region(random));
+            continue;
+        }
         let path = random.pick(&PATHS);
         let condition = draw_condition(random, path);
         match random.below(8) {
@@ -145,6 +187,13 @@ fn draw_index(random: &mut Random) -> (Document, Document) {
     if random.one_in(8) {
         key = doc! { "b": "hashed" };
     }
+    if random.one_in(5) {
+        key = match random.below(3) {
+            0 => doc! { "g": "2d" },
+            1 => doc! { "b": 1, "g": "2dsphere" },
+            _ => doc! { "g": "2dsphere" },
+        };
+    }
     let mut more = Document::new();
     match random.below(8) {
         0 => {
@@ -153,7 +202,7 @@ fn draw_index(random: &mut Random) -> (Document, Document) {
         1 => {
             more.insert("partialFilterExpression", doc! { "b": { "$gte": 0 } });
         }
-        2 if key.len() == 1 && key.get_str("b").is_err() => {
+        2 if key.len() == 1 && !key.values().any(|of| of.as_str().is_some()) => {
             more.insert("unique", true);
         }
         _ => {}
@@ -163,12 +212,13 @@ fn draw_index(random: &mut Random) -> (Document, Document) {
 
 fn draw_update(random: &mut Random) -> Document {
     let path = random.pick(&["a", "b", "c.d", "c.e", "f"]);
-    match random.below(7) {
+    match random.below(8) {
         0 => doc! { "$unset": { path: "" } },
         1 => doc! { "$inc": { "b": 1 } },
         2 => doc! { "$push": { "a": draw_scalar(random) } },
         3 => doc! { "a": draw_value(random), "b": draw_scalar(random) },
         4 => doc! { "$rename": { "a": "b" } },
+        5 => doc! { "$set": { "g": draw_geometry(random) } },
         _ => doc! { "$set": { path: draw_value(random) } },
     }
 }
@@ -199,7 +249,19 @@ impl World {
         let random = Random::new(seed);
         let (model, indexes) = (Model::new(), Vec::new());
         let (log, applied) = (Vec::new(), 0);
-        Self { shard, copy, cursor, log, applied, random, model, indexes, steps: 0, refused: 0 }
+        Self {
+            shard,
+            copy,
+            cursor,
+            log,
+            applied,
+            random,
+            model,
+            indexes,
+            steps: 0,
+            rings: 0,
+            refused: 0,
+        }
     }
 
     /// Whether a document may be there beside the others.
@@ -342,7 +404,7 @@ impl World {
         match (answer.status, answer.number) {
             (Status::Ok, 1) => self.indexes.push((key, more)),
             (Status::Ok, 0) => {}
-            (Status::Refused, 11000 | 171 | 16766) => self.refused += 1,
+            (Status::Refused, 11000 | 171 | 16755 | 16766) => self.refused += 1,
             other => panic!("{other:?}: {}", answer.text()),
         }
     }
@@ -369,7 +431,7 @@ impl World {
         let answer = ask(&mut self.shard, CollectionCommand::Put { documents });
         match answer.status {
             Status::Ok => drop(self.model.insert(id_of(&document), document)),
-            Status::Refused => assert!(matches!(answer.number, 171 | 16766)),
+            Status::Refused => assert!(matches!(answer.number, 171 | 16755 | 16766)),
             other => panic!("{other:?}"),
         }
     }
@@ -392,7 +454,11 @@ impl World {
         hints.push(Some(Bson::Document(doc! { "$natural": -1 })));
         hints.push(Some(Bson::Document(doc! { "_id": 1 })));
         for of in &self.indexes {
-            let lacks = of.1.contains_key("sparse") || of.1.contains_key("partialFilterExpression");
+            let has_geometries =
+                of.0.values().any(|of| of.as_str().is_some_and(|of| of != "hashed"));
+            let lacks = of.1.contains_key("sparse")
+                || of.1.contains_key("partialFilterExpression")
+                || (has_geometries && !filter.contains_key("g"));
             if !lacks {
                 hints.push(Some(Bson::String(name_of(of))));
             }
@@ -418,6 +484,65 @@ impl World {
             ids.sort_unstable();
             assert!(ids == wanted, "{filter}, {hint:?}: {} of {}", ids.len(), wanted.len());
         }
+    }
+
+    /// A search by distance, ring by ring: whether there was an index for it.
+    fn search_near(&mut self) -> bool {
+        let place = draw_place(&mut self.random);
+        let limit = self.random.pick(&[1.0, 4e5, 1e9]);
+        let near = match self.random.below(3) {
+            0 => doc! { "$near": place.clone(), "$maxDistance": limit },
+            1 => doc! { "$near": { "$geometry": { "type": "Point", "coordinates": place },
+            "$minDistance": 1, "$maxDistance": limit } },
+            _ => doc! { "$nearSphere": place },
+        };
+        let mut filter = doc! { "g": near.clone() };
+        if self.random.one_in(3) {
+            filter.insert("b", draw_condition(&mut self.random, "b"));
+        }
+        let parsed = Filter::parse(&raw(&filter)).unwrap();
+        let near = parsed.near().unwrap();
+        let distance = |document: &Document| near.distance(&raw(document)).unwrap();
+        let mut wanted: Vec<(f64, Vec<u8>)> = Vec::new();
+        for id in self.matching(&filter) {
+            wanted.push((distance(&self.model[&id]), id));
+        }
+        let (mut found, mut from) = (Vec::new(), 0.0);
+        while from < f64::INFINITY {
+            let mut request = doc! { "filter": filter.clone(), "near": { "from": from } };
+            let mut ring = Vec::new();
+            loop {
+                request.insert("limit", 1 + self.random.below(60) as i64);
+                let answer =
+                    ask(&mut self.shard, CollectionCommand::Find { request: &bytes(&request) });
+                if answer.status == Status::Refused {
+                    assert_eq!(answer.number, 291, "{}", answer.text());
+                    return false;
+                }
+                let mut all = answer.ok().documents();
+                let head = all.remove(0);
+                // Without a collection there is one ring.
+                let to = head.get_f64("to").unwrap_or(f64::INFINITY);
+                ring.extend(all.iter().map(|of| (distance(of), id_of(of))));
+                request.insert("near", doc! { "from": from, "to": to });
+                match head.get("at") {
+                    Some(at) => request.insert("at", at.clone()),
+                    None => break,
+                };
+            }
+            let to = request.get_document("near").unwrap().get_f64("to").unwrap();
+            assert!(to > from && ring.iter().all(|of| from <= of.0 && of.0 < to), "{filter}");
+            found.extend(ring);
+            self.rings += 1;
+            from = to;
+        }
+        let order = |one: &(f64, Vec<u8>), other: &(f64, Vec<u8>)| {
+            one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1))
+        };
+        found.sort_by(order);
+        wanted.sort_by(order);
+        assert_eq!(found, wanted, "{filter}");
+        true
     }
 
     fn steps_of(&mut self, mut request: Document) -> (Vec<Document>, bool) {
@@ -465,13 +590,15 @@ fn name_of((key, more): &(Document, Document)) -> String {
 
 #[test]
 fn collections_are_as_documents_that_are_looked_at_one_by_one() {
-    let (mut steps, mut refused) = (0, 0);
+    let (mut steps, mut refused, mut rings) = (0, 0, 0);
     for seed in 0..12 {
         let mut world = World::new(seed);
         // Most documents that are drawn equal another one somewhere: later no such index can be made.
         match seed {
             8 | 9 => world.add_index(doc! { "a": 1 }, doc! { "unique": true }),
             10 => world.add_index(doc! { "b": -1 }, doc! { "unique": true }),
+            4 | 5 => world.add_index(doc! { "g": "2dsphere" }, doc! {}),
+            6 => world.add_index(doc! { "g": "2d" }, doc! {}),
             _ => {}
         }
         for step in 0..400 {
@@ -481,6 +608,7 @@ fn collections_are_as_documents_that_are_looked_at_one_by_one() {
                 7 => world.remove(),
                 8 if world.indexes.len() < 6 || world.random.one_in(3) => world.change_indexes(),
                 9 => world.others(),
+                10 => _ = world.search_near(),
                 _ => world.search(),
             }
             if step % 25 == 0 {
@@ -492,6 +620,7 @@ fn collections_are_as_documents_that_are_looked_at_one_by_one() {
         }
         world.compare();
         (steps, refused) = (steps + world.steps, refused + world.refused);
+        rings += world.rings;
     }
-    assert!(steps > 5_000 && refused > 200, "{steps}, {refused}");
+    assert!(steps > 5_000 && refused > 200 && rings > 200, "{steps}, {refused}, {rings}");
 }

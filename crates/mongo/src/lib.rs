@@ -39,6 +39,7 @@ pub mod limits;
 pub mod markdown;
 pub mod query;
 pub mod reply;
+mod rings;
 pub mod running;
 pub mod scram;
 mod spec;

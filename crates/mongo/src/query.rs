@@ -5,11 +5,14 @@
 
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::reply::{CommandError, ErrorCode};
+use crate::rings::{Rings, near_of, write_ring};
 use crate::step::{Step, ask, done};
 use crate::writer::{ArrayWriter, DocumentWriter, write_document};
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};
-use remora_document::{Filter, Pipeline, Projection, SortKeys, Sorter, Step as Next, Variables};
+use remora_document::{
+    Filter, Located, Pipeline, Projection, SortKeys, Sorter, Step as Next, Variables,
+};
 use remora_frontend::OwnedReply;
 use remora_protocol::Items;
 use remora_protocol::collection::CollectionCommand;
@@ -32,6 +35,10 @@ pub struct Wanted {
     pub limit: Option<u64>,
     /// The variables that its expressions see, as the document `let`.
     pub variables: Option<RawDocumentBuf>,
+    /// Sets the distances of documents, which the filter sorts by.
+    pub geo_near: Option<Located>,
+    /// The order does not matter.
+    pub any_order: bool,
 }
 
 impl Wanted {
@@ -41,23 +48,14 @@ impl Wanted {
     }
 }
 
-/// Refuses `$near` and `$nearSphere`: they sort by distance, for which there are no indexes yet. A filter that is
-/// wrong is left to the shard, which knows its variables.
-pub(crate) fn refuse_near(filter: &RawDocument) -> Result<(), CommandError> {
-    const NAME: &[u8] = b"$near";
-    // Most filters are not parsed twice.
-    let has_name = filter.as_bytes().windows(NAME.len()).any(|at| at == NAME);
-    if has_name && Filter::parse(filter).is_ok_and(|filter| filter.near().is_some()) {
-        let text = "error processing query: planner returned error :: caused by :: unable to find index for $geoNear query";
-        return Err(CommandError::new(ErrorCode::NoQueryExecutionPlans, text));
-    }
-    Ok(())
-}
-
 /// A search in one collection: filter, order, bounds.
 pub struct Search {
     wanted: Wanted,
     sorter: Option<Sorter<RawDocumentBuf>>,
+    /// Documents come by their distance.
+    rings: Option<Rings>,
+    /// The filter has distances, which do not matter for the order.
+    has_near: bool,
     /// Where the next question begins.
     at: Option<Vec<u8>>,
     has_more: bool,
@@ -78,9 +76,15 @@ impl Search {
     /// The order is none.
     pub fn new(wanted: Wanted) -> Result<Self, CommandError> {
         let sorter = wanted.sorter()?;
+        let near = near_of(&wanted.filter, wanted.variables.as_deref());
+        let (has_near, is_sorted) = (near.is_some(), sorter.is_some() || wanted.any_order);
+        let most = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
+        let rings = near.filter(|_| !is_sorted).map(|near| Rings::new(near, most)).transpose()?;
         Ok(Self {
             wanted,
             sorter,
+            rings,
+            has_near,
             at: None,
             has_more: true,
             is_unsorted: false,
@@ -102,7 +106,8 @@ impl Search {
 
     /// Bytes that it keeps.
     pub fn kept_bytes(&self) -> usize {
-        let sorted = self.sorter.as_ref().map_or(0, Sorter::bytes);
+        let sorted = self.sorter.as_ref().map_or(0, Sorter::bytes)
+            + self.rings.as_ref().map_or(0, Rings::bytes);
         self.ready_bytes + sorted + self.wanted.filter.as_bytes().len() + size_of::<Self>()
     }
 
@@ -114,7 +119,7 @@ impl Search {
     /// The next question.
     pub fn question(&self) -> Step {
         let mut request = Vec::new();
-        let Wanted { namespace, filter, sort, hint, skip, limit, variables } = &self.wanted;
+        let Wanted { namespace, filter, sort, hint, skip, limit, variables, .. } = &self.wanted;
         write_document(&mut request, |fields| {
             fields.raw_document(cstr!("filter"), filter);
             if let Some(sort) = sort {
@@ -124,7 +129,15 @@ impl Search {
             if let Some(variables) = variables {
                 fields.raw_document(cstr!("let"), variables);
             }
-            if let Some(limit) = limit.filter(|_| sort.is_none()) {
+            match &self.rings {
+                Some(rings) => rings.write(fields),
+                // Where the order does not matter, all lies in one ring.
+                None if self.has_near && sort.is_none() => {
+                    write_ring(fields, 0.0, Some(f64::INFINITY))
+                }
+                None => {}
+            }
+            if let Some(limit) = limit.filter(|_| sort.is_none() && self.rings.is_none()) {
                 let left = limit.saturating_add(*skip).saturating_sub(self.given + self.skipped);
                 fields.i64(cstr!("limit"), i64::try_from(left).unwrap_or(i64::MAX));
             }
@@ -152,11 +165,13 @@ impl Search {
         for document in items {
             let document =
                 RawDocumentBuf::from_bytes(document.to_vec()).map_err(|_| senseless())?;
-            match &mut self.sorter {
-                Some(sorter) if !is_sorted => sorter.push_document(document)?,
-                _ => self.add(document),
+            match (&mut self.sorter, &mut self.rings) {
+                (Some(sorter), _) if !is_sorted => sorter.push_document(document)?,
+                (_, Some(rings)) => rings.push(document)?,
+                _ => self.add(document)?,
             }
         }
+        self.turn_ring(head.get_f64("to").ok())?;
         if !self.has_more && self.is_unsorted {
             // It has left out what is to be left out.
             while let Some(document) = self.sorter.as_mut().and_then(Sorter::take) {
@@ -167,13 +182,31 @@ impl Search {
         Ok(())
     }
 
-    fn add(&mut self, document: RawDocumentBuf) {
+    /// Goes on to the next ring if the present one, which ends there, is complete.
+    fn turn_ring(&mut self, to: Option<f64>) -> Result<(), CommandError> {
+        let Some(rings) = &mut self.rings else { return Ok(()) };
+        rings.ends_at(to);
+        if self.has_more {
+            return Ok(());
+        }
+        let left = self.wanted.limit.map(|limit| limit.saturating_add(self.wanted.skip));
+        let given = self.given + self.skipped;
+        let found = rings.turn(|found| left.map(|left| left.saturating_sub(given + found)))?;
+        self.has_more = !rings.is_over();
+        found.into_iter().try_for_each(|document| self.add(document))
+    }
+
+    fn add(&mut self, document: RawDocumentBuf) -> Result<(), CommandError> {
         if self.skipped < self.wanted.skip {
             self.skipped += 1;
         } else if self.wanted.limit.is_none_or(|limit| self.given < limit) {
             self.given += 1;
-            self.put(document);
+            match &self.wanted.geo_near {
+                Some(geo_near) => self.put(geo_near.apply(&document)?),
+                None => self.put(document),
+            }
         }
+        Ok(())
     }
 
     fn put(&mut self, document: RawDocumentBuf) {

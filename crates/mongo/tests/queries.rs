@@ -203,24 +203,36 @@ fn answers_without_sense_are_errors() {
     }
 }
 
-/// Sorting by distance needs an index of places, which is not there yet.
+/// The shard here has one ring, which has everything.
 #[test]
-fn near_is_refused_and_regions_are_not() {
+fn documents_come_by_their_distance() {
+    let mut client = Client::new();
+    client.step = 2;
+    client.collection("c", (0..6).map(|at| doc! { "_id": at, "at": [(at * 5) % 6, 0] }));
+    let near = |x: i32| doc! { "at": { "$near": [x, 0] } };
+    let found = all(&mut client, doc! { "find": "c", "filter": near(0) });
+    assert_eq!(ids(&found), [0, 5, 4, 3, 2, 1]);
+    let found = all(&mut client, doc! { "find": "c", "filter": near(9), "skip": 1, "limit": 2 });
+    assert_eq!(ids(&found), [2, 3]);
+    let sorted = doc! { "find": "c", "filter": near(0), "sort": { "_id": -1 }, "limit": 2 };
+    assert_eq!(ids(&all(&mut client, sorted)), [5, 4]);
+    let distinct = client.run(doc! { "distinct": "c", "key": "_id", "query": near(0) }).unwrap();
+    assert_eq!(distinct.get_array("values").unwrap().len(), 6);
+
+    let stage = doc! { "near": [0, 0], "distanceField": "far", "key": "at", "query": { "_id": { "$ne": 4 } },
+    "distanceMultiplier": 10, "includeLocs": "place" };
+    let pipeline = vec![doc! { "$geoNear": stage }, doc! { "$match": { "far": { "$gt": 0 } } }];
+    let found = all(&mut client, doc! { "aggregate": "c", "pipeline": pipeline, "cursor": {} });
+    assert_eq!(ids(&found), [5, 3, 2, 1]);
+    let nearest = doc! { "_id": 5, "at": [1, 0], "far": 10.0, "place": [1, 0] };
+    assert_eq!(found[0], nearest);
+}
+
+#[test]
+fn regions_need_no_index() {
     let mut client = Client::new();
     client.step = 2;
     client.collection("c", (0..4).map(|at| doc! { "_id": at, "at": [at, 0] }));
-    let near = || doc! { "at": { "$near": [0, 0] } };
-    for command in [
-        doc! { "find": "c", "filter": near() },
-        doc! { "find": "c", "filter": { "$and": [near(), { "_id": 1 }] } },
-        doc! { "count": "c", "query": near() },
-        doc! { "distinct": "c", "key": "_id", "query": near() },
-    ] {
-        let error = client.run(command).unwrap_err();
-        assert_eq!(error.number, 291);
-        let text = "unable to find index for $geoNear query";
-        assert!(error.message.ends_with(text), "{}", error.message);
-    }
     let region = doc! { "at": { "$geoWithin": { "$box": [[1, 0], [2, 1]] } } };
     let found = all(&mut client, doc! { "find": "c", "filter": region.clone() });
     assert_eq!(ids(&found), [1, 2]);

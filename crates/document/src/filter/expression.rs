@@ -14,6 +14,7 @@ use crate::schema::Schema;
 use crate::variables::Env;
 use bson::RawBson;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use remora_layout::rect::Rect;
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -295,6 +296,21 @@ pub(super) fn near(clauses: &[Clause]) -> Option<&Near> {
             Test::Any(Predicate::Near(near)) => Some(near),
             _ => None,
         }),
+        _ => None,
+    })
+}
+
+/// Rectangles of a region at a path that all matching documents must satisfy. The depth of the filter bounds the
+/// recursion.
+pub(super) fn windows(clauses: &[Clause], path: &str) -> Option<Vec<Rect>> {
+    clauses.iter().find_map(|clause| match clause {
+        Clause::And(inner) => windows(inner, path),
+        Clause::Field(of, tests) if of.as_str() == path => {
+            tests.iter().find_map(|test| match test {
+                Test::Any(Predicate::Region(region)) => Some(region.windows()),
+                _ => None,
+            })
+        }
         _ => None,
     })
 }

@@ -35,6 +35,7 @@ use crate::geo::Near;
 use crate::variables::{Env, Variables};
 use bson::raw::RawDocument;
 use expression::{Clause, Evaluation, Root};
+use remora_layout::rect::Rect;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -93,6 +94,13 @@ impl Filter {
     #[must_use]
     pub fn near(&self) -> Option<&Near> {
         expression::near(&self.clauses)
+    }
+
+    /// Rectangles, if it has `$geoWithin` or `$geoIntersects` at this path: the one around the geometries of a
+    /// document that matches ([`crate::GeoKind::rect`]) shares a point with one of them.
+    #[must_use]
+    pub fn windows(&self, path: &str) -> Option<Vec<Rect>> {
+        expression::windows(&self.clauses, path)
     }
 
     /// Whether a document matches. One for which `$expr` fails does not: see [`Filter::try_matches`].

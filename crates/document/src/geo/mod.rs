@@ -11,6 +11,8 @@
 //! * Holes are not checked to lie in their polygon.
 //! * A polygon cannot be larger than a hemisphere: the reference system with strict winding is an error.
 
+mod bounds;
+mod geo_near;
 mod near;
 mod read;
 mod region;
@@ -18,5 +20,7 @@ mod ring;
 mod shape;
 mod vector;
 
+pub use bounds::GeoKind;
+pub use geo_near::{GeoNear, Located};
 pub use near::Near;
 pub(crate) use region::{Region, Relation};

@@ -1,6 +1,8 @@
 //! `$near` and `$nearSphere`: documents by their distance from a place.
 
+use super::bounds::{GeoKind, PLANE, SPHERE, around_cap, around_circle};
 use super::read::{Read, field, geojson, numbers, on_sphere, pair, stored};
+use super::ring::Cap;
 use super::shape::{Geometry, Place};
 use super::vector::Vector;
 use crate::error::DocumentError;
@@ -8,6 +10,7 @@ use crate::path::{Leaves, Path};
 use crate::raw::fields;
 use crate::value::{shown, to_double};
 use bson::raw::{RawBsonRef, RawDocument};
+use remora_layout::rect::Rect;
 use std::ops::ControlFlow;
 
 /// Radius of the sphere, metres: that of MongoDB.
@@ -95,21 +98,64 @@ impl Near {
         }
     }
 
+    /// Whether an index of this kind can answer it, as in MongoDB: metres need one on the sphere, distances of
+    /// the plane one in it, and radians one of both.
+    #[must_use]
+    pub fn can_use(&self, kind: GeoKind) -> bool {
+        match (self.unit, kind) {
+            (Unit::Radians, _) => true,
+            (Unit::Metres, kind) => kind == GeoKind::Sphere,
+            (Unit::Coordinates, kind) => kind != GeoKind::Sphere,
+        }
+    }
+
+    /// Rectangles: the one around a geometry that is so near, or nearer, shares a point with one of them.
+    #[must_use]
+    pub fn windows(&self, most: f64) -> Vec<Rect> {
+        let most = self.most.map_or(most, |of| of.min(most));
+        match self.on_sphere {
+            Some(_) if !most.is_finite() => vec![SPHERE],
+            None if !most.is_finite() => vec![PLANE],
+            Some(centre) => around_cap(Cap { centre, radius: most / EARTH_RADIUS }),
+            None => vec![around_circle(self.centre, most)],
+        }
+    }
+
+    /// A distance that no geometry in a rectangle exceeds.
+    #[must_use]
+    pub fn farthest(&self, extent: &Rect) -> f64 {
+        match self.on_sphere {
+            Some(_) => std::f64::consts::PI * EARTH_RADIUS,
+            None => {
+                let square = extent.farthest_squared(self.centre.x, self.centre.y);
+                // Rounding is no reason to miss one.
+                if square.is_finite() { square.sqrt() * (1.0 + 1e-9) } else { f64::INFINITY }
+            }
+        }
+    }
+
     /// The distance of a document: of several geometries that are within the limits the smallest one. None
     /// if none is within them.
     ///
     /// In the plane only points have a distance. On the sphere it is that of the nearest place of a geometry.
     #[must_use]
     pub fn distance(&self, document: &RawDocument) -> Option<f64> {
-        let mut smallest: Option<f64> = None;
+        self.nearest(document).map(|(distance, _)| distance)
+    }
+
+    /// The same with the geometry that is so near.
+    pub(crate) fn nearest<'d>(&self, document: &'d RawDocument) -> Option<(f64, RawBsonRef<'d>)> {
+        let mut nearest: Option<(f64, RawBsonRef<'d>)> = None;
         let _ = self.path.visit(document, Leaves::ElementsAndWhole, &mut |found| {
-            let own = found.value().and_then(|value| self.of_value(value));
-            if let Some(own) = own {
-                smallest = Some(smallest.map_or(own, |before| before.min(own)));
+            let own = found.value().and_then(|value| Some((self.of_value(value)?, value)));
+            if let Some(own) = own
+                && nearest.is_none_or(|before| own.0 < before.0)
+            {
+                nearest = Some(own);
             }
             ControlFlow::<()>::Continue(())
         });
-        smallest
+        nearest
     }
 
     /// Whether a value is a geometry within the limits.

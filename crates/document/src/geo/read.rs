@@ -34,9 +34,16 @@ pub(super) fn field<'d>(document: &'d RawDocument, wanted: &str) -> Option<RawBs
 /// The geometry that a value of a document is.
 pub(super) fn stored(value: RawBsonRef<'_>) -> Option<Geometry> {
     match value {
-        RawBsonRef::Document(document) if is_geojson(document) => geojson(document).ok(),
-        RawBsonRef::Document(_) | RawBsonRef::Array(_) => pair(value).ok().map(Geometry::Place),
+        RawBsonRef::Document(_) | RawBsonRef::Array(_) => stored_or_error(value).ok(),
         _ => None,
+    }
+}
+
+/// The geometry that a value of a document is, or what is wrong.
+pub(super) fn stored_or_error(value: RawBsonRef<'_>) -> Read<Geometry> {
+    match value {
+        RawBsonRef::Document(document) if is_geojson(document) => geojson(document),
+        value => pair(value).map(Geometry::Place),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Arguments of `$geoWithin` and `$geoIntersects`, and whether a value meets them.
 
+use super::bounds::{around_cap, around_circle, around_places, around_shape};
 use super::read::{Read, check_rings, geojson, on_sphere, pair, stored};
 use super::ring::Cap;
 use super::shape::{Geometry, Place, Shape};
@@ -8,6 +9,7 @@ use crate::raw::{elements, fields};
 use crate::value::{shown, to_double};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use remora_layout::limits::MAX_EXPRESSION_STEPS;
+use remora_layout::rect::Rect;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Points of an argument at most, about: a match looks at all of them.
@@ -78,6 +80,17 @@ impl Region {
         };
         let steps = (points * geometry.size()) as u64;
         self.steps.fetch_add(steps, Ordering::Relaxed).saturating_add(steps) <= MAX_EXPRESSION_STEPS
+    }
+
+    /// Rectangles: the one around a geometry that meets it shares a point with one of them.
+    pub(crate) fn windows(&self) -> Vec<Rect> {
+        match &self.area {
+            Area::Box(least, greatest) => vec![around_places(&[*least, *greatest])],
+            Area::Polygon(corners) => vec![around_places(corners)],
+            Area::Circle(centre, radius) => vec![around_circle(*centre, *radius)],
+            Area::Cap(cap) => around_cap(*cap),
+            Area::Shape(shape) => around_shape(shape),
+        }
     }
 
     /// Whether a value meets it. One that is no geometry does not.

@@ -54,6 +54,12 @@ impl Vector {
         Vector { x: cos * longitude.cos(), y: cos * longitude.sin(), z: sin }
     }
 
+    /// Its longitude and latitude, in degrees.
+    pub(super) fn degrees(self) -> (f64, f64) {
+        let latitude = self.z.atan2(self.x.hypot(self.y));
+        (self.y.atan2(self.x).to_degrees(), latitude.to_degrees())
+    }
+
     pub(super) fn dot(self, other: Vector) -> f64 {
         self.x * other.x + self.y * other.y + self.z * other.z
     }
@@ -117,7 +123,7 @@ impl Arc {
     }
 
     /// Whether the foot of a place on the arc's circle lies on the arc.
-    fn has_foot(self, place: Vector) -> bool {
+    pub(super) fn has_foot(self, place: Vector) -> bool {
         self.normal.cross(self.from).dot(place) >= 0.0
             && self.normal.cross(self.to).dot(place) <= 0.0
     }

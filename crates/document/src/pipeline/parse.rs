@@ -15,6 +15,7 @@ use crate::error::{
 };
 use crate::expression::Expression;
 use crate::filter::{Filter, name_of_type};
+use crate::geo::GeoNear;
 use crate::number::Number;
 use crate::projection::Shape;
 use crate::raw::{append, elements, fields};
@@ -238,7 +239,9 @@ impl Parser<'_> {
             }
             "$geoNear" if self.place == Place::Top => {
                 let text = "the $geoNear stage specification must be an object";
-                self.source.geo_near = Some(object(argument, 10065, text)?.to_owned());
+                self.source.geo_near = Some(GeoNear::parse(object(argument, 10065, text)?)?);
+                // What follows sees the distances.
+                self.pushes_down = false;
             }
             "$out" | "$merge" if self.place != Place::Top => {
                 return fail(

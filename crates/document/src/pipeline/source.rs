@@ -1,6 +1,7 @@
 //! What the caller's searches do for a pipeline.
 
 use crate::error::DocumentError;
+use crate::geo::GeoNear;
 use crate::raw::append;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 
@@ -15,8 +16,8 @@ pub struct Source {
     pub skip: u64,
     /// Documents to give at most, after skipping.
     pub limit: Option<u64>,
-    /// The argument of `$geoNear`, which the search does first: it finds places, and sets the distance.
-    pub geo_near: Option<RawDocumentBuf>,
+    /// `$geoNear`, which the search does first: it finds documents by their distance, and sets it.
+    pub geo_near: Option<GeoNear>,
     /// Whether the documents come from the collection; else the pipeline makes its own, as `$documents` does,
     /// and wants none.
     pub reads_collection: bool,

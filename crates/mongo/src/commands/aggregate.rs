@@ -3,6 +3,7 @@
 use super::count::CountedGroup;
 use super::cursor::{FirstBatch, first_batch_size};
 use super::find::{hint_of, no_collation, variables_of};
+use super::find_key::{FindKey, by_distance};
 use super::merge::Merging;
 use super::out::Out;
 use super::write::refuse_bypass;
@@ -60,11 +61,8 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
     }
     let variables = variables_of(command, context)?;
     let pipeline = Pipeline::parse(stages, &variables)?;
-    let refuse = |text: &'static str| Err(CommandError::new(ErrorCode::CommandNotSupported, text));
     let source = pipeline.source();
-    if source.geo_near.is_some() {
-        return refuse("$geoNear is not supported: there are no indexes of places yet");
-    }
+    let geo_near = source.geo_near.clone();
     let namespace = match command.first() {
         RawBsonRef::String(collection) => namespace(command.database(), collection)?,
         _ if !source.reads_collection => namespace(command.database(), "aggregate")?,
@@ -81,6 +79,7 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
         skip: source.skip,
         limit: source.limit,
         variables: command.document("let")?.map(RawDocument::to_owned),
+        ..Wanted::default()
     };
     let sink = pipeline.sink().cloned();
     if sink.is_some() {
@@ -90,18 +89,25 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
     {
         return Begun::running(counted);
     }
-    let query = Query::pipeline(wanted, pipeline)?;
-    match sink {
-        None => {}
-        Some(Sink::Out { database, collection }) => {
-            let database = database.as_deref().unwrap_or(command.database());
-            return Begun::running(Out::new(query, (database, &collection), context)?);
+    let database = command.database().to_owned();
+    let run = move |wanted: Wanted, context: &mut Context<'_>| {
+        let query = Query::pipeline(wanted, pipeline)?;
+        match sink {
+            None => Begun::running(FirstBatch::new(query, (size, false, false), context)),
+            Some(Sink::Out { database: other, collection }) => {
+                let database = other.as_deref().unwrap_or(&database);
+                Begun::running(Out::new(query, (database, &collection), context)?)
+            }
+            Some(Sink::Merge(merge)) => {
+                Begun::running(Merging::new(query, (merge, variables), &database)?)
+            }
         }
-        Some(Sink::Merge(merge)) => {
-            return Begun::running(Merging::new(query, (merge, variables), command.database())?);
-        }
+    };
+    let Some(geo_near) = geo_near else { return run(wanted, context) };
+    match geo_near.key() {
+        Some(key) => run(by_distance(wanted, &geo_near, key)?, context),
+        None => Begun::running(FindKey::new((geo_near, wanted), Box::new(run))),
     }
-    Begun::running(FirstBatch::new(query, (size, false, false), context))
 }
 
 /// Refuses stages that are not in the Stable API.

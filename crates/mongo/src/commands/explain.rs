@@ -9,6 +9,7 @@ use crate::command::Command;
 use crate::fields::{Common, namespace};
 use crate::query::{Wanted, write_hint};
 use crate::reply::{CommandError, ErrorCode};
+use crate::rings::{near_of, write_ring};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body};
 use crate::spec::{Right, Spec};
 use crate::writer::{DocumentWriter, write_document};
@@ -130,6 +131,7 @@ fn searched(inner: &Command<'_>, context: &Context<'_>) -> Result<(Wanted, bool)
                 skip: source.skip,
                 limit: source.limit,
                 variables: inner.document("let")?.map(RawDocument::to_owned),
+                ..Wanted::default()
             };
             Ok((of, false))
         }
@@ -171,6 +173,7 @@ fn write_searched(
         skip: 0,
         limit: is_one.then_some(1),
         variables: inner.document("let")?.map(RawDocument::to_owned),
+        ..Wanted::default()
     };
     Ok((of, false))
 }
@@ -187,6 +190,9 @@ impl Explain {
             write_hint(fields, hint.as_deref());
             if let Some(variables) = variables {
                 fields.raw_document(cstr!("let"), variables);
+            }
+            if near_of(filter, variables.as_deref()).is_some() {
+                write_ring(fields, 0.0, Some(f64::INFINITY));
             }
             fields.bool(cstr!("count"), self.counts);
             fields.bool(cstr!("explain"), self.plans.is_none());

@@ -3,7 +3,7 @@
 use super::cursor::{FirstBatch, first_batch_size};
 use crate::command::Command;
 use crate::fields::namespace;
-use crate::query::{Query, Search, Wanted, refuse_near};
+use crate::query::{Query, Search, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, done, ok_body};
 use crate::spec::{Right, Spec};
@@ -54,15 +54,14 @@ pub(super) fn wanted(command: &Command<'_>, filter: &str) -> Result<Wanted, Comm
         u64::try_from(number).map(Some).map_err(negative)
     };
     let filter = command.document(filter)?.map(RawDocument::to_owned).unwrap_or_default();
-    refuse_near(&filter)?;
     Ok(Wanted {
         namespace: namespace(command.database(), command.collection()?)?,
         filter,
         sort: sort_of(command.document("sort")?),
         hint: hint_of(command.get("hint"))?,
         skip: natural("skip")?.unwrap_or_default(),
-        limit: None,
         variables: command.document("let")?.map(RawDocument::to_owned),
+        ..Wanted::default()
     })
 }
 
@@ -140,7 +139,8 @@ fn distinct(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, Command
         return Err(CommandError::new(ErrorCode::MissingField, text));
     };
     let values = Distinct::new(key)?;
-    Begun::running(Distincts { search: Search::new(wanted(command, "query")?)?, values })
+    let wanted = Wanted { any_order: true, ..wanted(command, "query")? };
+    Begun::running(Distincts { search: Search::new(wanted)?, values })
 }
 
 impl Running for Distincts {

@@ -10,6 +10,7 @@ mod cursor;
 mod diagnostic;
 mod explain;
 mod find;
+mod find_key;
 mod merge;
 mod out;
 mod rename;

@@ -7,7 +7,7 @@ use super::find::{hint_of, no_collation, sort_of, variables_of};
 use crate::command::Command;
 use crate::fields::{namespace, only_fields};
 use crate::limits::{MAX_FAILURE_BYTES, MAX_WRITE_BATCH};
-use crate::query::{Search, Wanted, refuse_near};
+use crate::query::{Search, Wanted};
 use crate::reply::{CommandError, ErrorCode};
 use crate::running::{Begun, Context, Running, Step, ask, done, ok_body, refusal, some};
 use crate::spec::{Right, Spec};
@@ -493,7 +493,6 @@ pub(super) fn update_of(
     let filter = needed(part, of, "q")?
         .as_document()
         .ok_or_else(|| wrong_type("update.updates.q", "object"))?;
-    refuse_near(filter)?;
     let update = needed(part, of, "u")?;
     no_collation(part.get_document("collation").ok())?;
     if part.get("c").ok().flatten().is_some() {
@@ -565,7 +564,6 @@ pub(super) fn delete_of(
     let filter = needed(part, of, "q")?
         .as_document()
         .ok_or_else(|| wrong_type("delete.deletes.q", "object"))?;
-    refuse_near(filter)?;
     no_collation(part.get_document("collation").ok())?;
     let multi = match needed(part, of, "limit")? {
         RawBsonRef::Int32(0) | RawBsonRef::Int64(0) | RawBsonRef::Double(0.0) => true,
@@ -692,7 +690,6 @@ fn find_and_modify(
         _ => {}
     }
     let filter = command.document("query")?.map(RawDocument::to_owned).unwrap_or_default();
-    refuse_near(&filter)?;
     let mut request = RawDocumentBuf::new();
     if let Some(update) = update {
         is_operators(update)?;
@@ -722,6 +719,7 @@ fn find_and_modify(
             skip: 0,
             limit: Some(1),
             variables: command.document("let")?.map(RawDocument::to_owned),
+            ..Wanted::default()
         })?),
     };
     let change = Change::new(request, remove);

@@ -18,8 +18,8 @@ impl Collections {
         let parts = store.parts.audit(&store.owner, &store.slots, Kind::DOCUMENT)?;
         let (mut headers, mut counts) = (0, Counts::default());
         for collection in self.by_root.values() {
-            let slots = collection.indexes.iter().map(|index| store.slots.bytes_of(index.header));
-            headers += slots.sum::<u64>();
+            let slots = collection.indexes.iter().flat_map(Index::headers);
+            headers += slots.map(|header| store.slots.bytes_of(header)).sum::<u64>();
             counts.add(collection.counts());
             if store.is_live(collection.root) {
                 collection.audit(store)?;
@@ -81,6 +81,10 @@ impl Index {
         if cut != self.cut {
             return Err(format!("{name} has {cut} entries that may be cut, not {}", self.cut));
         }
-        Ok(())
+        let Some(places) = &self.places else { return Ok(()) };
+        let rects = documents
+            .iter()
+            .filter_map(|(id, document)| Some((&id[..], self.rect(document, id).ok().flatten()?)));
+        places.audit(store, rects).map_err(|error| format!("{name}: {error}"))
     }
 }

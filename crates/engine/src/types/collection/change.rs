@@ -6,6 +6,7 @@
 use super::entry::{NOTHING, cut, entry, id_of, may_be_cut, split};
 use super::failure::{Failure, code};
 use super::held::{Collection, Collections, Index, full, with_node};
+use super::places::{geo_entry, geo_field};
 use crate::store::{Now, PartValue, PlannedParts, Store};
 use crate::types::arena::{arena_at, planned_arena};
 use crate::types::object::On;
@@ -14,6 +15,7 @@ use remora_arena::Journal;
 use remora_document::{behind, document_keys, key_values};
 use remora_index::btree::{Range, Tree, TreeError};
 use remora_layout::limits::MAX_INDEX_RANGES;
+use remora_layout::rect::Rect;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use std::collections::BTreeSet;
@@ -38,6 +40,8 @@ struct IndexEdit {
     adds: Vec<Vec<u8>>,
     gone: Vec<Vec<u8>>,
     multikey: u32,
+    /// The rectangle that its geometries get, or none any more; if that changes.
+    rect: Option<Option<Rect>>,
 }
 
 /// The unique keys of documents that become one change.
@@ -55,6 +59,12 @@ struct Entries {
     /// In ascending order, each once.
     entries: Vec<Vec<u8>>,
     multikey: u32,
+    /// Around its geometries.
+    rect: Option<Rect>,
+}
+
+impl Entries {
+    const NONE: Self = Self { values: Vec::new(), entries: Vec::new(), multikey: 0, rect: None };
 }
 
 impl Index {
@@ -63,17 +73,27 @@ impl Index {
         let is_covered = self.building.as_ref().is_none_or(|building| id <= &building.upto[..]);
         let is_part = self.spec.partial.as_ref().is_none_or(|filter| filter.matches(document));
         if !is_covered || !is_part {
-            return Ok(Entries { values: Vec::new(), entries: Vec::new(), multikey: 0 });
+            return Ok(Entries::NONE);
         }
         self.all_entries_of(document, id)
     }
 
+    /// The rectangle around the geometries of a document, as far as the index has it.
+    pub fn rect(&self, document: &RawDocument, id: &[u8]) -> Result<Option<Rect>, Failure> {
+        self.entries_of(document, id).map(|of| of.rect)
+    }
+
     fn all_entries_of(&self, document: &RawDocument, id: &[u8]) -> Result<Entries, Failure> {
+        if let Some((field, _)) = geo_field(&self.spec.fields) {
+            let rect = field.rect(document)?;
+            let entries = rect.iter().map(|_| geo_entry(id)).collect();
+            return Ok(Entries { entries, rect, ..Entries::NONE });
+        }
         let keys = document_keys(&self.spec.fields, document, self.spec.is_sparse)?;
         let mut entries: Vec<Vec<u8>> = keys.keys.iter().map(|key| entry(key, id)).collect();
         // Values that differ behind their first bytes have one entry.
         entries.dedup();
-        Ok(Entries { values: keys.keys, entries, multikey: keys.multikey })
+        Ok(Entries { values: keys.keys, entries, multikey: keys.multikey, rect: None })
     }
 
     /// The entries of a document in ascending order.
@@ -110,6 +130,8 @@ impl Collection {
             let (before, after) = (entries(&was), entries(&is));
             let adds: Vec<Vec<u8>> = after.difference(&before).cloned().collect();
             let gone: Vec<Vec<u8>> = before.difference(&after).cloned().collect();
+            let rect = |of: &Option<Entries>| of.as_ref().and_then(|of| of.rect);
+            let rect = Some(rect(&is)).filter(|is| *is != rect(&was));
             if let (Some((_, name)), Some(is)) = (&checks, &is)
                 && index.spec.is_unique
             {
@@ -122,9 +144,9 @@ impl Collection {
                     unique.push((at, values.clone()));
                 }
             }
-            if !adds.is_empty() || !gone.is_empty() {
+            if !adds.is_empty() || !gone.is_empty() || rect.is_some() {
                 let multikey = is.map_or(0, |is| is.multikey);
-                indexes.push(IndexEdit { at, adds, gone, multikey });
+                indexes.push(IndexEdit { at, adds, gone, multikey, rect });
             }
         }
         if let (Some((pending, name)), Some(new)) = (checks, new) {
@@ -162,6 +184,13 @@ impl Collection {
             }
             index.cut = index.cut + cut_entries(&adds) - cut_entries(&gone);
             publish(store, (&mut index.tree, node), (&adds, &gone), changed_at);
+            let Some(places) = &mut index.places else { continue };
+            for edit in edits {
+                let of = edit.indexes.iter().find(|of| of.at == at);
+                if let Some(rect) = of.and_then(|of| of.rect) {
+                    places.publish(store, &index.tree, (&edit.id, rect), changed_at);
+                }
+            }
         }
     }
 }
@@ -357,8 +386,12 @@ impl Collections {
             for (at, index) in collection.indexes.iter_mut().enumerate() {
                 let of_index = edits.iter().flat_map(|edit| &edit.indexes);
                 let of_index = of_index.filter(|of| of.at == at);
-                let keys: Vec<&Vec<u8>> = of_index.flat_map(|of| &of.adds).collect();
+                let keys: Vec<&Vec<u8>> = of_index.clone().flat_map(|of| &of.adds).collect();
                 reserve(store, &mut index.tree, &keys, now)?;
+                if let Some(places) = &mut index.places {
+                    let puts = of_index.filter(|of| matches!(of.rect, Some(Some(_)))).count();
+                    places.reserve(store, puts, now)?;
+                }
             }
             Ok(())
         });
@@ -405,7 +438,7 @@ impl Collections {
         if !is_part {
             return Ok(());
         }
-        let Entries { values, entries, multikey } = index.all_entries_of(document, id)?;
+        let Entries { values, entries, multikey, rect } = index.all_entries_of(document, id)?;
         if index.spec.is_unique && !store.is_applying {
             for values in &values {
                 if index.has_other(store, collection, (values, id))? {
@@ -417,9 +450,15 @@ impl Collections {
         self.on(root, |collection, node| {
             let index = &mut collection.indexes[at];
             reserve(store, &mut index.tree, &keys, on.now)?;
+            if let Some(places) = &mut index.places {
+                places.reserve(store, usize::from(rect.is_some()), on.now)?;
+            }
             index.multikey |= multikey;
             index.cut += cut_entries(&keys);
             publish(store, (&mut index.tree, node), (&keys, &[]), changed_at);
+            if let (Some(places), Some(rect)) = (&mut index.places, rect) {
+                places.publish(store, &index.tree, (id, Some(rect)), changed_at);
+            }
             Ok::<(), Status>(())
         })?;
         Ok(())

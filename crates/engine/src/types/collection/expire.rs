@@ -65,7 +65,7 @@ impl Collections {
         let due = doc! { path: { "$lte": DateTime::from_millis(due_ms) } };
         let due = RawDocumentBuf::try_from(&due).ok();
         let Some(filter) = due.and_then(|due| Filter::parse(&due).ok()) else { return 0 };
-        let wanted = Wanted { filter: &filter, order: None, limit: None, changes: &[] };
+        let wanted = Wanted { ring: None, filter: &filter, order: None, limit: None, changes: &[] };
         let Some(plan) = self.named(root).plan_by(store, &name, &wanted) else { return 0 };
         let key = record_key(&store.owner, root).to_vec();
         let on = On { key: &key, hash: store.hash_in(root), now };

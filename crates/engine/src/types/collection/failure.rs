@@ -20,6 +20,7 @@ pub(super) mod code {
     pub const EXCEEDED_MEMORY_LIMIT: i32 = 146;
     pub const QUERY_PLAN_KILLED: i32 = 175;
     pub const INVALID_INDEX_SPECIFICATION_OPTION: i32 = 197;
+    pub const NO_QUERY_EXECUTION_PLANS: i32 = 291;
     pub const BSON_OBJECT_TOO_LARGE: i32 = 10334;
     pub const DUPLICATE_KEY: i32 = 11000;
     pub const HASHED_IS_NOT_UNIQUE: i32 = 16764;

@@ -1,9 +1,9 @@
 //! Documents that match a filter, some in each step.
 
-use super::failure::Refusal;
+use super::failure::{Failure, Refusal, code};
 use super::held::{Collection, Collections};
 use super::insert::bytes_of;
-use super::plan::{Order, QueryPlan, Wanted};
+use super::plan::{Order, QueryPlan, Ring, Wanted};
 use super::scan::{Next, Place, Scan};
 use super::settings::{malformed, parse_document};
 use crate::store::{Now, Store};
@@ -12,6 +12,7 @@ use bson::{Document, doc};
 use remora_arena::Journal;
 use remora_document::{Filter, Variables};
 use remora_protocol::Items;
+use remora_protocol::message::Status;
 
 /// A request to find documents.
 struct FindRequest<'r> {
@@ -19,6 +20,8 @@ struct FindRequest<'r> {
     hint: Option<RawBsonRef<'r>>,
     order: Option<Order>,
     limit: Option<u64>,
+    /// Of a filter with `$near`: the ring in which documents lie, or where it begins.
+    near: Option<(f64, Option<f64>)>,
     counts: bool,
     at: Option<Place<'r>>,
     explains: bool,
@@ -60,6 +63,7 @@ impl<'r> FindRequest<'r> {
             hint: None,
             order: None,
             limit: None,
+            near: None,
             counts: false,
             at: None,
             explains: false,
@@ -73,13 +77,17 @@ impl<'r> FindRequest<'r> {
                 ("hint", of) => parsed.hint = Some(of),
                 ("sort", RawBsonRef::Document(of)) => parsed.order = order_of(of),
                 ("limit", of) => parsed.limit = limit_of(of),
+                ("near", RawBsonRef::Document(of)) => {
+                    let from = of.get_f64("from").map_err(malformed)?;
+                    parsed.near = Some((from, of.get_f64("to").ok()));
+                }
                 ("count", RawBsonRef::Boolean(of)) => parsed.counts = of,
                 ("at", of) => parsed.at = Some(Place::parse(of)?),
                 ("explain", RawBsonRef::Boolean(of)) => parsed.explains = of,
                 ("let", RawBsonRef::Document(_)) => {}
                 // A projection of these: the caller makes it.
                 ("keys", _) => {}
-                _ => return Err(Refusal::Status(remora_protocol::message::Status::Malformed)),
+                _ => return Err(Refusal::Status(Status::Malformed)),
             }
         }
         Ok(parsed)
@@ -87,7 +95,35 @@ impl<'r> FindRequest<'r> {
 
     fn wanted(&self) -> Wanted<'_> {
         let (filter, order) = (&self.filter, self.order.as_ref());
-        Wanted { filter, order, limit: self.limit, changes: &[] }
+        let ring = self.near.and_then(|(from, to)| Some(Ring { from, to: to? }));
+        Wanted { filter, ring, order, limit: self.limit, changes: &[] }
+    }
+
+    /// Whether a document that matches lies in the ring.
+    fn is_in_ring(&self, document: &RawDocument) -> bool {
+        let (Some(ring), Some(near)) = (self.wanted().ring, self.filter.near()) else {
+            return true;
+        };
+        let distance = near.distance(document);
+        distance.is_some_and(|distance| ring.from <= distance && distance < ring.to)
+    }
+
+    /// Begins a ring of a search by distance, unless it goes on in one.
+    fn enter_ring<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        collection: &Collection,
+    ) -> Result<(), Refusal> {
+        let Some((from, None)) = self.near else { return Ok(()) };
+        let Some(near) = self.filter.near() else { return Err(Status::Malformed.into()) };
+        let plan = match self.hint {
+            Some(hint) => collection.hinted(store, hint, &self.wanted())?,
+            None => collection.plans(store, &self.wanted())?.swap_remove(0),
+        };
+        let ring = collection.ring_of(store, plan.name(collection), near, from);
+        let ring = ring.ok_or(Status::Malformed)?;
+        self.near = Some((ring.from, Some(ring.to)));
+        Ok(())
     }
 }
 
@@ -103,7 +139,7 @@ fn explained(collection: &Collection, plans: &[QueryPlan]) -> Vec<Document> {
         let (ranges, keys) = (plan.ranges.len() as i64, plan.keys as i64);
         doc! {
             "index": plan.name(collection), "ranges": ranges, "keys": keys,
-            "whole": plan.is_whole(), "partial": plan.is_partial(collection), "reverse": plan.is_reverse, "sorted": plan.is_sorted, "exact": plan.is_exact,
+            "whole": plan.is_whole(), "geo": plan.is_geo(), "partial": plan.is_partial(collection), "reverse": plan.is_reverse, "sorted": plan.is_sorted, "exact": plan.is_exact,
         }
     };
     plans.iter().map(tell).collect()
@@ -118,19 +154,29 @@ impl Collections {
         request: &[u8],
         reply: &mut Vec<u8>,
     ) -> Result<i64, Refusal> {
-        let request = FindRequest::parse(request, now)?;
+        let mut request = FindRequest::parse(request, now)?;
         let Some(root) = root else {
             let head = doc! { "sorted": true, "keys": 0_i64, "documents": 0_i64 };
             Items::push(reply, &bytes_of(&head));
             return Ok(0);
         };
-        let (collection, wanted) = (self.named(root), request.wanted());
+        let collection = self.named(root);
+        request.enter_ring(store, collection)?;
+        let wanted = request.wanted();
+        if wanted.filter.near().is_some()
+            && wanted.ring.is_none()
+            && wanted.order.is_none()
+            && !request.counts
+        {
+            let text = "documents come by their distance through MongoDB's drivers only: give $geoWithin with $centerSphere here, or a sort";
+            return Err(Failure::new(code::BAD_VALUE, text).into());
+        }
         let mut plans = Vec::new();
         let mut scan = match (&request.at, request.hint) {
             (Some(place), _) => Scan::resumed(store, collection, place, &wanted)?,
             (None, Some(hint)) => Scan::new(collection.hinted(store, hint, &wanted)?),
             (None, None) => {
-                plans = collection.plans(store, &wanted);
+                plans = collection.plans(store, &wanted)?;
                 Scan::new(plans[0].clone())
             }
         };
@@ -145,6 +191,9 @@ impl Collections {
             "index": scan.plan.name(collection), "sorted": scan.plan.is_sorted,
             "keys": scan.keys as i64, "documents": scan.documents as i64,
         };
+        if let Some(ring) = wanted.ring {
+            head.insert("to", ring.to);
+        }
         if !ended {
             head.insert("at", scan.place(collection, false));
         }
@@ -178,6 +227,7 @@ fn some<J: Journal>(
             Next::End => return Ok((number, true)),
             Next::Spent => return Ok((number, false)),
             Next::Failed(error) => return Err(error.into()),
+            Next::Match(_, document) if !request.is_in_ring(document) => {}
             Next::Match(_, document) => {
                 number += 1;
                 if !request.counts {

@@ -5,6 +5,7 @@
 //! read, and it never moves.
 
 use super::entry::ID_INDEX;
+use super::places::{Places, geo_field};
 use super::settings::Settings;
 use super::spec::Spec;
 use crate::store::{Now, Store};
@@ -13,6 +14,7 @@ use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal, Slot, set_state_guardian};
 use remora_index::btree::{Options, Tree, TreeError};
 use remora_index::hash::record_value;
+use remora_index::rtree;
 use remora_layout::btree::{KeyForm, ORDERED_ROOT_BYTES};
 use remora_layout::collection::COLLECTION_PARTS_AT;
 use remora_layout::hash::KeyHash;
@@ -43,6 +45,8 @@ pub(super) struct Index {
     /// The record with the header of its tree.
     pub header: Slot,
     pub tree: Tree,
+    /// The rectangles of its documents, if it has geometries.
+    pub places: Option<Places>,
     /// The fields, by their bits, of which a document has had several values.
     pub multikey: u32,
     /// Entries whose values may be cut.
@@ -70,12 +74,35 @@ pub(super) struct Resumed {
     pub failures: Vec<u8>,
 }
 
+/// A tree whose header is dead.
+enum Dropped {
+    Keys(Tree),
+    Places(rtree::Tree),
+}
+
+impl Dropped {
+    /// Releases some memory; true once there is none.
+    fn release_some<J: Journal>(&mut self, store: &mut Store<J>) -> bool {
+        match self {
+            Self::Keys(tree) => tree.release_some(&mut logged_arena(store)),
+            Self::Places(tree) => tree.release_some(&mut logged_arena(store)),
+        }
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        match self {
+            Self::Keys(tree) => tree.heap_bytes(),
+            Self::Places(tree) => tree.heap_bytes(),
+        }
+    }
+}
+
 /// The collections of one shard.
 #[derive(Default)]
 pub(crate) struct Collections {
     pub(super) by_root: BTreeMap<u32, Collection>,
     /// Trees of indexes that were removed, by the slots of their headers' records: they are released in turns.
-    dropped: BTreeMap<u32, Tree>,
+    dropped: BTreeMap<u32, Dropped>,
     /// Root records of collections with an index whose documents expire, or that is being built.
     pub(super) timed: BTreeSet<u32>,
     /// Where the next turn goes on to look for documents that have expired.
@@ -131,19 +158,34 @@ impl Index {
     pub fn is_ready(&self) -> bool {
         self.building.is_none()
     }
+
+    /// The records with the headers of its trees.
+    pub fn headers(&self) -> impl Iterator<Item = Slot> {
+        std::iter::once(self.header).chain(self.places.as_ref().map(|places| places.header))
+    }
+
+    /// Bytes of the nodes of its trees.
+    fn node_bytes(&self) -> u64 {
+        self.tree.bytes() + self.places.as_ref().map_or(0, |places| places.tree.bytes())
+    }
+
+    /// Bytes on the heap, about.
+    fn heap_bytes(&self) -> u64 {
+        let places = self.places.as_ref().map_or(0, |places| places.tree.heap_bytes());
+        self.spec.heap_bytes() + self.tree.heap_bytes() + places
+    }
 }
 
 impl Collection {
-    /// Its trees: that of the `_id`s first.
-    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
-        std::iter::once(&self.ids).chain(self.indexes.iter().map(|index| &index.tree))
-    }
-
     /// Bytes that it takes on the heap, about.
     pub fn heap_bytes(&self) -> u64 {
-        let trees: u64 = self.trees().map(Tree::heap_bytes).sum();
-        let specs: u64 = self.indexes.iter().map(|index| index.spec.heap_bytes()).sum();
-        trees + specs + self.settings.heap_bytes() + size_of::<Self>() as u64
+        let indexes: u64 = self.indexes.iter().map(Index::heap_bytes).sum();
+        self.ids.heap_bytes() + indexes + self.settings.heap_bytes() + size_of::<Self>() as u64
+    }
+
+    /// Bytes of the nodes of all its trees.
+    pub fn node_bytes(&self) -> u64 {
+        self.ids.bytes() + self.indexes.iter().map(Index::node_bytes).sum::<u64>()
     }
 
     /// What it has and takes.
@@ -153,7 +195,7 @@ impl Collection {
             documents: self.ids.keys(),
             document_bytes: self.size,
             indexes: self.indexes.len() as u64,
-            node_bytes: self.trees().map(Tree::bytes).sum(),
+            node_bytes: self.node_bytes(),
         }
     }
 
@@ -162,11 +204,11 @@ impl Collection {
         self.indexes.iter().position(|index| index.spec.name == name)
     }
 
-    /// Names and trees of the indexes that are complete.
-    pub fn ready(&self) -> impl Iterator<Item = (&str, &Tree)> {
+    /// The indexes that are complete, each with the bytes of its nodes.
+    pub fn ready(&self) -> impl Iterator<Item = (&str, u64)> {
         let others = self.indexes.iter().filter(|index| index.is_ready());
-        let others = others.map(|index| (index.spec.name.as_str(), &index.tree));
-        std::iter::once((ID_INDEX, &self.ids)).chain(others)
+        let others = others.map(|index| (index.spec.name.as_str(), index.node_bytes()));
+        std::iter::once((ID_INDEX, self.ids.bytes())).chain(others)
     }
 
     /// The document of this encoded `_id`.
@@ -235,7 +277,7 @@ impl Collections {
 
     /// Bytes on the heap for all collections.
     pub(super) fn all_heap_bytes(&self) -> u64 {
-        let dropped: u64 = self.dropped.values().map(Tree::heap_bytes).sum();
+        let dropped: u64 = self.dropped.values().map(Dropped::heap_bytes).sum();
         self.counts.heap_bytes + dropped
     }
 
@@ -310,13 +352,25 @@ impl Collections {
         let header = store.new_root(named, Kind::COLLECTION, ORDERED_ROOT_BYTES, 0, on.now);
         let header = header.map_err(full)?;
         let at = (store.state_of(header), MAX_ORDERED_KEY_BYTES);
-        match create(store, at, on.now) {
-            Ok(tree) => Ok(Index { spec, header, tree, multikey: 0, cut: 0, building: None }),
+        let tree = match create(store, at, on.now) {
+            Ok(tree) => tree,
             Err(status) => {
                 store.give_back(header, on.now);
-                Err(status)
+                return Err(status);
+            }
+        };
+        let mut index =
+            Index { spec, header, tree, places: None, multikey: 0, cut: 0, building: None };
+        if let Some((_, kind)) = geo_field(&index.spec.fields) {
+            match self.begin_places(store, (on, &index.spec.name, kind)) {
+                Ok(places) => index.places = Some(places),
+                Err(status) => {
+                    self.bury(store, index);
+                    return Err(status);
+                }
             }
         }
+        Ok(index)
     }
 
     /// Adds an index to a collection.
@@ -328,10 +382,19 @@ impl Collections {
     /// Takes an index out of a collection; its memory is released in turns.
     pub(super) fn bury_index<J: Journal>(&mut self, store: &mut Store<J>, root: u32, at: usize) {
         let index = self.on(root, |collection, _| collection.indexes.remove(at));
-        let dead = store.flip_dead(index.header.slot);
-        self.dropped.insert(dead.slot, index.tree);
-        store.bury_rest(Kind::COLLECTION, dead);
+        self.bury(store, index);
         self.note_time(store, root);
+    }
+
+    /// Leaves the memory of an index to be released in turns.
+    fn bury<J: Journal>(&mut self, store: &mut Store<J>, index: Index) {
+        let places = index.places.map(|of| (of.header, Dropped::Places(of.tree)));
+        let all = std::iter::once((index.header, Dropped::Keys(index.tree))).chain(places);
+        for (header, tree) in all {
+            let dead = store.flip_dead(header.slot);
+            self.dropped.insert(dead.slot, tree);
+            store.bury_rest(Kind::COLLECTION, dead);
+        }
     }
 
     /// Notes whether a collection has something to do at some time.
@@ -357,7 +420,7 @@ impl Collections {
         now: Now,
     ) -> bool {
         if let Some(tree) = self.dropped.get_mut(&root) {
-            let ended = tree.release_some(&mut logged_arena(store));
+            let ended = tree.release_some(store);
             if ended {
                 self.dropped.remove(&root);
             }
@@ -373,9 +436,15 @@ impl Collections {
             let Some(index) = collection.indexes.last_mut() else {
                 return collection.ids.release_some(&mut logged_arena(store));
             };
-            if index.tree.release_some(&mut logged_arena(store)) {
-                let header = index.header;
-                collection.indexes.pop();
+            let arena = &mut logged_arena(store);
+            let header = if let Some(places) = &mut index.places {
+                let ended = places.tree.release_some(arena);
+                index.places.take_if(|_| ended).map(|places| places.header)
+            } else {
+                let ended = index.tree.release_some(arena);
+                collection.indexes.pop_if(|_| ended).map(|index| index.header)
+            };
+            if let Some(header) = header {
                 set_state_guardian(&mut store.owner, header, State::Dead);
                 store.give_back(header, now);
             }

@@ -15,6 +15,7 @@ mod failure;
 mod find;
 mod held;
 mod insert;
+mod places;
 mod plan;
 mod scan;
 mod settings;
@@ -30,6 +31,7 @@ use crate::store::{DumpAt, Now, ShardStats, Store};
 use bson::{Bson, Document, doc};
 use entry::ID_INDEX;
 use failure::Refusal;
+use held::Index;
 use insert::bytes_of;
 use remora_arena::{Journal, Slot};
 use remora_layout::kind::Kind;
@@ -235,10 +237,10 @@ impl Collections {
     /// Bytes of the arena and of the heap that a collection takes beside its root record.
     fn weight<J: Journal>(&self, store: &Store<J>, root: u32) -> u64 {
         let collection = self.named(root);
-        let nodes: u64 = collection.trees().map(remora_index::btree::Tree::bytes).sum();
-        let headers = collection.indexes.iter().map(|index| store.slots.bytes_of(index.header));
-        let heap = collection.heap_bytes();
-        store.parts.of(root).weight() + nodes + headers.sum::<u64>() + heap
+        let nodes = collection.node_bytes();
+        let headers = collection.indexes.iter().flat_map(Index::headers);
+        let headers: u64 = headers.map(|header| store.slots.bytes_of(header)).sum();
+        store.parts.of(root).weight() + nodes + headers + collection.heap_bytes()
     }
 
     fn describe<J: Journal>(&self, store: &Store<J>, root: u32) -> Document {
@@ -247,9 +249,8 @@ impl Collections {
         let mut indexes = vec![Bson::Document(id)];
         let ready = collection.indexes.iter().filter(|index| index.is_ready());
         indexes.extend(ready.map(|index| Bson::Document(index.spec.document.clone())));
-        let bytes = |tree: &remora_index::btree::Tree| Bson::Int64(tree.bytes() as i64);
-        let sizes: Document =
-            collection.ready().map(|(name, tree)| (name.to_owned(), bytes(tree))).collect();
+        let sizes = collection.ready().map(|(name, bytes)| (name.to_owned(), bytes as i64));
+        let sizes: Document = sizes.map(|(name, bytes)| (name, Bson::Int64(bytes))).collect();
         let options = parse_document(collection.settings.document.as_bytes()).ok();
         let options = options.and_then(|of| Document::try_from(of).ok()).unwrap_or_default();
         doc! {

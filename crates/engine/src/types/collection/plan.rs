@@ -9,15 +9,18 @@
 use super::entry::{ID, ID_INDEX, cut};
 use super::failure::{Failure, code};
 use super::held::{Collection, Index};
+use super::places::geo_field;
 use crate::store::Store;
 use bson::RawDocumentBuf;
 use bson::raw::{RawBsonRef, RawDocument};
 use remora_arena::Journal;
 use remora_document::{
-    Bounds, Direction, Filter, IndexField, Interval, Path, behind, encode_hash, intersection,
+    Bounds, Direction, Filter, GeoKind, IndexField, Interval, Near, Path, behind, encode_hash,
+    intersection,
 };
 use remora_index::btree::{Range, Tree};
 use remora_layout::limits::{COUNTED_INDEX_RANGES, MAX_INDEX_RANGES};
+use remora_layout::rect::Rect;
 use std::ops::Bound;
 
 /// Where keys come from.
@@ -42,6 +45,9 @@ pub(super) struct QueryPlan {
     pub source: Source,
     /// In ascending order; no two of them meet.
     pub ranges: Vec<KeyRange>,
+    /// It goes over the documents whose rectangles share a point with one of these, in the order of the R-tree's
+    /// curve; it has no ranges then.
+    pub windows: Option<Vec<Rect>>,
     pub is_reverse: bool,
     /// Documents come in the wanted order.
     pub is_sorted: bool,
@@ -55,9 +61,18 @@ pub(super) struct QueryPlan {
 /// The wanted order: paths, and whether each is descending.
 pub(super) type Order = Vec<(String, bool)>;
 
+/// Distances from one up to another one, which is not among them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Ring {
+    pub from: f64,
+    pub to: f64,
+}
+
 /// What a search wants.
 pub(super) struct Wanted<'w> {
     pub filter: &'w Filter,
+    /// Of a filter with `$near` the documents in this ring only.
+    pub ring: Option<Ring>,
     pub order: Option<&'w Order>,
     pub limit: Option<u64>,
     /// Paths that are changed meanwhile: an index that has one of them could give a document twice.
@@ -130,6 +145,11 @@ impl QueryPlan {
             Source::Ids => false,
             Source::Index(at) => collection.indexes[at].spec.partial.is_some(),
         }
+    }
+
+    /// Whether it goes by the geometries of an index.
+    pub const fn is_geo(&self) -> bool {
+        self.windows.is_some()
     }
 
     /// Keys in its ranges, counted one range after the other.
@@ -325,9 +345,30 @@ impl Offer<'_> {
         // Of two that cost the same, the one with more bounds has the fewer documents to look at.
         cost -= 0.01 * fitted.bounded as f64;
         let is_reverse = order.unwrap_or(false);
-        let ranges = fitted.ranges;
-        QueryPlan { source: self.source, ranges, is_reverse, is_sorted, is_exact, keys, cost }
+        let (ranges, windows) = (fitted.ranges, None);
+        let source = self.source;
+        QueryPlan { source, ranges, windows, is_reverse, is_sorted, is_exact, keys, cost }
     }
+}
+
+/// Rectangles that all documents of a search share a point with in an index; none if nothing is said of its
+/// geometries.
+fn windows_in(index: &Index, wanted: &Wanted<'_>) -> Option<Vec<Rect>> {
+    let (field, kind) = geo_field(&index.spec.fields)?;
+    let near = wanted.filter.near().filter(|near| near.field() == field.path());
+    match near {
+        Some(near) => near
+            .can_use(kind)
+            .then(|| near.windows(wanted.ring.map_or(f64::INFINITY, |ring| ring.to))),
+        None => wanted.filter.windows(field.path()),
+    }
+}
+
+/// Whether a search by distance can go over an index.
+fn has_near(index: &Index, wanted: &Wanted<'_>) -> bool {
+    let field = geo_field(&index.spec.fields);
+    let near = wanted.filter.near().zip(field);
+    near.is_some_and(|(near, (field, kind))| near.field() == field.path() && near.can_use(kind))
 }
 
 /// Ranges of whole encodings as ranges of entries, whose values may be cut.
@@ -391,8 +432,50 @@ fn is_changed(fields: &[IndexField], changes: &[String]) -> bool {
 }
 
 impl Collection {
-    /// All plans for a search, the best one first.
-    pub fn plans<J: Journal>(&self, store: &Store<J>, wanted: &Wanted<'_>) -> Vec<QueryPlan> {
+    /// A plan that goes by the geometries of an index.
+    fn plan_windows<J: Journal>(
+        &self,
+        store: &Store<J>,
+        (at, windows): (usize, Vec<Rect>),
+        wanted: &Wanted<'_>,
+    ) -> QueryPlan {
+        let keys = self.indexes[at].about(store, &windows);
+        let count = keys as f64;
+        let sort = wanted.order.map_or(0.0, |_| 0.3 * count * count.max(2.0).log2());
+        QueryPlan {
+            source: Source::Index(at),
+            ranges: Vec::new(),
+            windows: Some(windows),
+            is_reverse: false,
+            is_sorted: false,
+            is_exact: false,
+            keys,
+            cost: count + sort,
+        }
+    }
+
+    /// All plans for a search, the best one first. A filter with `$near` has those of an index for it only.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn plans<J: Journal>(
+        &self,
+        store: &Store<J>,
+        wanted: &Wanted<'_>,
+    ) -> Result<Vec<QueryPlan>, Failure> {
+        let Some(near) = wanted.filter.near() else { return Ok(self.all_plans(store, wanted)) };
+        let plans = self.all_plans(store, wanted).into_iter().filter(|plan| match plan.source {
+            Source::Index(at) => plan.is_geo() && has_near(&self.indexes[at], wanted),
+            Source::Ids => false,
+        });
+        let plans: Vec<QueryPlan> = plans.collect();
+        match plans.is_empty() {
+            true => Err(no_index_for(near)),
+            false => Ok(plans),
+        }
+    }
+
+    fn all_plans<J: Journal>(&self, store: &Store<J>, wanted: &Wanted<'_>) -> Vec<QueryPlan> {
         let id_fields = [id_field()];
         let ids = Offer {
             source: Source::Ids,
@@ -407,8 +490,13 @@ impl Collection {
                 && !index.spec.is_hidden
                 && !is_changed(&index.spec.fields, wanted.changes)
                 && is_complete(index, wanted.filter);
-            if may_be {
+            if !may_be {
+                continue;
+            }
+            if index.places.is_none() {
                 plans.push(offer(self, at).plan(store, wanted));
+            } else if let Some(windows) = windows_in(index, wanted) {
+                plans.push(self.plan_windows(store, (at, windows), wanted));
             }
         }
         let best = plans.iter().map(|plan| plan.keys).min().unwrap_or(0);
@@ -437,6 +525,12 @@ impl Collection {
             return Some(ids.plan(store, wanted));
         }
         let at = self.index(name).filter(|at| self.indexes[*at].is_ready())?;
+        if let Some((_, kind)) = geo_field(&self.indexes[at].spec.fields) {
+            // Without a condition on its geometries it gives all that it has.
+            let windows =
+                windows_in(&self.indexes[at], wanted).unwrap_or_else(|| vec![kind.extent()]);
+            return Some(self.plan_windows(store, (at, windows), wanted));
+        }
         let mut plan = offer(self, at).plan(store, wanted);
         plan.is_exact &= is_complete(&self.indexes[at], wanted.filter);
         Some(plan)
@@ -474,6 +568,13 @@ impl Collection {
             },
             _ => None,
         };
+        if let Some(near) = wanted.filter.near() {
+            let can = |plan: &QueryPlan| match plan.source {
+                Source::Index(at) => has_near(&self.indexes[at], wanted),
+                Source::Ids => false,
+            };
+            return plan.filter(can).ok_or_else(|| no_index_for(near));
+        }
         plan.ok_or_else(|| {
             let text = "error processing query: planner returned error: hint provided does not correspond to an existing index";
             Failure::new(code::BAD_VALUE, text)
@@ -493,6 +594,10 @@ impl Collection {
             let all = fields.iter().all(|field| match given.next() {
                 Some(Ok((path, value))) if path.as_str() == field.path() => {
                     match (field.is_hashed(), field.direction()) {
+                        _ if field.geo_kind().is_some() => {
+                            let kind = field.geo_kind() == Some(GeoKind::Sphere);
+                            value == RawBsonRef::String(if kind { "2dsphere" } else { "2d" })
+                        }
                         (true, _) => matches!(value, RawBsonRef::String("hashed")),
                         (_, Direction::Ascending) => direction(value).is_some_and(|of| of > 0.0),
                         _ => direction(value).is_some_and(|of| of < 0.0),
@@ -508,6 +613,12 @@ impl Collection {
         let found = self.indexes.iter().find(|index| is_same(&index.spec.fields));
         found.map(|index| index.spec.name.as_str())
     }
+}
+
+/// The failure of a search by distance without an index for it.
+fn no_index_for(near: &Near) -> Failure {
+    let text = format!("unable to find index for $geoNear query on {}", near.field());
+    Failure::new(code::NO_QUERY_EXECUTION_PLANS, text)
 }
 
 /// The order of `$natural`, if it is that.

@@ -5,7 +5,8 @@
 
 use super::entry::split;
 use super::failure::{Failure, code};
-use super::held::Collection;
+use super::held::{Collection, Index};
+use super::places::range_of_word;
 use super::plan::{QueryPlan, Source, Wanted};
 use crate::store::Store;
 use bson::raw::{RawBsonRef, RawDocument};
@@ -14,7 +15,10 @@ use bson::{Binary, Document, doc};
 use remora_arena::Journal;
 use remora_document::{DocumentError, Filter};
 use remora_index::btree::{Direction, Range};
-use remora_layout::limits::{SEARCH_STEP_BYTES, SEARCH_STEP_DOCUMENTS, SEARCH_STEP_KEYS};
+use remora_layout::limits::{
+    GEO_STEP_NODES, SEARCH_STEP_BYTES, SEARCH_STEP_DOCUMENTS, SEARCH_STEP_KEYS,
+};
+use remora_layout::rect::Rect;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -107,6 +111,12 @@ impl Scan {
             let text = format!("query plan killed: index '{}' dropped", place.index);
             Failure::new(code::QUERY_PLAN_KILLED, text)
         })?;
+        if plan.is_geo() && place.position.is_some_and(|of| of.len() < size_of::<[u64; 2]>()) {
+            return Err(Failure::new(
+                code::BAD_VALUE,
+                "'at' is no place in an index of geometries",
+            ));
+        }
         let is_sorted = plan.is_sorted && plan.is_reverse == place.is_reverse;
         let plan = QueryPlan { is_reverse: place.is_reverse, is_sorted, ..plan };
         Ok(Self { position: place.position.map(<[u8]>::to_vec), ..Self::new(plan) })
@@ -134,10 +144,16 @@ impl Scan {
         // Bounded: each turn examines a key.
         loop {
             if self.ahead.is_empty() && !self.is_read {
-                self.read(store, collection);
+                match self.plan.windows.take() {
+                    Some(windows) => {
+                        self.read_windows(store, collection, &windows);
+                        self.plan.windows = Some(windows);
+                    }
+                    None => self.read(store, collection),
+                }
             }
             if self.ahead.is_empty() {
-                return Next::End;
+                return if self.is_read { Next::End } else { Next::Spent };
             }
             if self.is_spent() {
                 return Next::Spent;
@@ -199,6 +215,56 @@ impl Scan {
         let ranges = &self.plan.ranges;
         let at = ranges.partition_point(|range| &range.from[..] <= key).checked_sub(1)?;
         ranges[at].has(key).then_some(at)
+    }
+
+    /// Reads some keys of documents in windows: the value on the curve, then the entry.
+    fn read_windows<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        collection: &Collection,
+        windows: &[Rect],
+    ) {
+        let Source::Index(at) = self.plan.source else { return self.is_read = true };
+        let Index { tree, places: Some(places), .. } = &collection.indexes[at] else {
+            return self.is_read = true;
+        };
+        let ahead = &mut self.ahead;
+        let mut left = KEYS_AT_A_TIME;
+        // Further documents of the last word.
+        let mut after = None;
+        if let Some((value, entry)) = self.position.as_deref().and_then(<[u8]>::split_first_chunk) {
+            let Some((word, id)) = entry.split_first_chunk() else { return self.is_read = true };
+            after = Some((u64::from_be_bytes(*value), u64::from_be_bytes(*word)));
+            if !id.is_empty() {
+                left -= range_of_word(word, left, |range| {
+                    let range = Range { from: Bound::Excluded(entry), ..range };
+                    tree.range(&store.owner, range, |key, _| {
+                        ahead.push_back([&value[..], key].concat());
+                    })
+                });
+            }
+        }
+        if left == 0 {
+            return;
+        }
+        let some = places.tree.in_order(&store.owner, windows, after, (left, GEO_STEP_NODES));
+        for (value, word) in some.objects {
+            left -= range_of_word(&word.to_be_bytes(), left, |range| {
+                tree.range(&store.owner, range, |key, _| {
+                    ahead.push_back([&value.to_be_bytes(), key].concat());
+                })
+            });
+            if left == 0 {
+                return;
+            }
+        }
+        match some.goes_on {
+            None => self.is_read = true,
+            Some((value, word)) if ahead.is_empty() => {
+                self.position = Some([value.to_be_bytes(), word.to_be_bytes()].concat());
+            }
+            Some(_) => {}
+        }
     }
 
     /// Reads some keys behind the position.

@@ -1,10 +1,11 @@
 //! The description of an index, parsed, and whether it can be beside another one.
 
 use super::failure::{Failure, code, text_of_document};
+use super::places::geo_field;
 use super::settings::{is_simple, malformed};
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{Bson, Document};
-use remora_document::{Direction, Filter, IndexField, Path};
+use remora_document::{Direction, Filter, GeoKind, IndexField, Path};
 use remora_layout::limits::{MAX_INDEX_FIELDS, MAX_INDEX_NAME_BYTES};
 
 /// What an index has keys of.
@@ -23,6 +24,9 @@ pub(super) struct Spec {
     /// Its documents expire so long after the time in its field.
     pub expires_after_s: Option<i64>,
 }
+
+/// Options of indexes of geometries. Those of others have none of them, as in MongoDB, and they are left out.
+const GEO_OPTIONS: &[&str] = &["min", "max", "bits", "2dsphereIndexVersion"];
 
 /// Seconds after which documents expire, at most, as in MongoDB.
 const MAX_EXPIRY_S: i64 = i32::MAX as i64;
@@ -71,6 +75,11 @@ impl Spec {
                 ("key", RawBsonRef::Document(of)) => key = Some(of),
                 ("name", RawBsonRef::String(of)) => name = Some(of),
                 ("v", of) if matches!(whole(of), Some(1 | 2)) => {}
+                (option, of) if GEO_OPTIONS.contains(&option) => {
+                    let text = || cannot(format!("'{option}' has to be a number"));
+                    whole(of).ok_or_else(text)?;
+                    rest.insert(option, Bson::try_from(of).map_err(malformed)?);
+                }
                 ("ns" | "background" | "comment", _) => {}
                 ("collation", RawBsonRef::Document(of)) if is_simple(of) => {}
                 (option, value) => parsed.option(option, value, &mut rest)?,
@@ -85,7 +94,12 @@ impl Spec {
             return Err(cannot(format!("'{name}' cannot be the name of an index")));
         }
         name.clone_into(&mut parsed.name);
-        parsed.fields = fields_of(key)?;
+        parsed.fields = fields_of(key, plane_of(&rest)?)?;
+        match geo_field(&parsed.fields).map(|(_, kind)| kind) {
+            Some(GeoKind::Sphere) => _ = rest.insert("2dsphereIndexVersion", 3),
+            Some(GeoKind::Plane { .. }) => {}
+            None => GEO_OPTIONS.iter().for_each(|option| _ = rest.remove(*option)),
+        }
         parsed.key = Document::try_from(key).map_err(malformed)?;
         parsed.document = bson::doc! { "v": 2, "key": parsed.key.clone(), "name": name };
         parsed.document.extend(rest);
@@ -148,6 +162,20 @@ impl Spec {
             let text = "A maximum of one index field is allowed to be hashed";
             return Err(Failure::new(code::TWO_HASHED_FIELDS, text));
         }
+        if let Some((_, kind)) = geo_field(&self.fields) {
+            let is_flat = kind != GeoKind::Sphere;
+            if self.fields.iter().filter(|field| field.geo_kind().is_some()).count() > 1 {
+                return Err(cannot("an index has one field with geometries"));
+            }
+            if is_flat && self.fields[0].geo_kind().is_none() {
+                return Err(cannot("2d has to be first in index"));
+            }
+            if hashed > 0 || self.is_unique || self.expires_after_s.is_some() {
+                let text =
+                    "an index of geometries cannot be hashed, unique or with expireAfterSeconds";
+                return Err(cannot(text));
+            }
+        }
         if self.expires_after_s.is_some() && (self.fields.len() > 1 || hashed > 0) {
             return Err(cannot(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL",
@@ -209,8 +237,26 @@ fn partial_of(spec: &Spec) -> Option<&Bson> {
     spec.document.get("partialFilterExpression")
 }
 
+/// The plane of a `2d` index with these options.
+fn plane_of(options: &Document) -> Result<GeoKind, Failure> {
+    let limit = |name: &str, usual: f64| match options.get(name) {
+        Some(Bson::Double(of)) => *of,
+        Some(Bson::Int32(of)) => f64::from(*of),
+        Some(Bson::Int64(of)) => *of as f64,
+        _ => usual,
+    };
+    let (min, max) = (limit("min", -180.0), limit("max", 180.0));
+    match min.is_finite() && max.is_finite() && min < max {
+        true => Ok(GeoKind::Plane { min, max }),
+        false => Err(Failure::new(
+            code::INVALID_OPTIONS,
+            "region for hash must be valid and have positive area, but [min, max] was not",
+        )),
+    }
+}
+
 /// The fields of a key pattern.
-fn fields_of(key: &RawDocument) -> Result<Vec<IndexField>, Failure> {
+fn fields_of(key: &RawDocument, plane: GeoKind) -> Result<Vec<IndexField>, Failure> {
     let mut fields: Vec<IndexField> = Vec::new();
     for field in key {
         let (path, value) = field.map_err(malformed)?;
@@ -227,6 +273,8 @@ fn fields_of(key: &RawDocument) -> Result<Vec<IndexField>, Failure> {
         let parsed = Path::parse(path).map_err(|error| cannot(error.to_string()))?;
         fields.push(match value {
             RawBsonRef::String("hashed") => IndexField::hashed(parsed),
+            RawBsonRef::String("2dsphere") => IndexField::geo(parsed, GeoKind::Sphere),
+            RawBsonRef::String("2d") => IndexField::geo(parsed, plane),
             RawBsonRef::String(of) => {
                 return Err(cannot(format!(
                     "Unknown index plugin '{of}', or one that is not there"

@@ -122,6 +122,10 @@ impl<'r> WriteRequest<'r> {
                 _ => return Err(Status::Malformed.into()),
             }
         }
+        if parsed.filter.near().is_some() {
+            let text = "$near and $nearSphere are not there for updates and removals: find the documents first";
+            return Err(Failure::new(code::BAD_VALUE, text).into());
+        }
         if let Some(of) = update {
             parsed.update = Some(Update::parse(of, &array_filters)?);
             parsed.changes = changed_paths(of);
@@ -137,7 +141,7 @@ impl<'r> WriteRequest<'r> {
         let limit = if self.is_multi { None } else { limit_of(RawBsonRef::Int32(1)) };
         // One document is met once in any case.
         let changes = if self.is_multi { &self.changes[..] } else { &[] };
-        Wanted { filter: &self.filter, order: None, limit, changes }
+        Wanted { filter: &self.filter, ring: None, order: None, limit, changes }
     }
 }
 
@@ -172,7 +176,7 @@ impl Collections {
         let mut scan = match (&request.at, request.hint) {
             (Some(place), _) => Scan::resumed(store, collection, place, &wanted)?,
             (None, Some(hint)) => Scan::new(collection.hinted(store, hint, &wanted)?),
-            (None, None) => Scan::new(collection.plans(store, &wanted).swap_remove(0)),
+            (None, None) => Scan::new(collection.plans(store, &wanted)?.swap_remove(0)),
         };
         let has_matched = request.at.as_ref().is_some_and(|at| at.has_matched);
         let ended = self.write_some(store, (on, root), (&request, &mut scan), &mut written)?;

@@ -1,0 +1,303 @@
+//! Searching a Hilbert R-tree in the order of its curve, so that a search can go on behind the last object that it
+//! gave, whatever has changed meanwhile.
+
+use super::hilbert::value;
+use super::owned_node::{entries_in, shape_in};
+use super::tree::{Tree, TreeError};
+use crate::pool::{Arena, word_of};
+use remora_arena::{Journal, Owner};
+use remora_layout::node::{NodeRef, word};
+use remora_layout::rect::Rect;
+use remora_layout::tree::TreeKind;
+use std::collections::BinaryHeap;
+
+/// Where an object stands: the Hilbert value of its middle, then its id.
+pub type CurvePlace = (u64, u64);
+
+/// Some objects in the order of the curve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InOrder {
+    /// Their places, in ascending order.
+    pub objects: Vec<CurvePlace>,
+    /// The place behind which the search goes on; none if there is nothing more.
+    pub goes_on: Option<CurvePlace>,
+}
+
+/// A search that is under way.
+struct Ordered<'s> {
+    windows: &'s [Rect],
+    after: Option<CurvePlace>,
+    wanted: usize,
+    /// The least places so far, at most as many as are wanted; the greatest one is on top.
+    found: BinaryHeap<CurvePlace>,
+}
+
+impl Ordered<'_> {
+    fn meets(&self, rect: &Rect) -> bool {
+        self.windows.iter().any(|window| window.intersects(rect))
+    }
+
+    /// Whether it wants no object from this Hilbert value on.
+    fn is_full(&self, value: u64) -> bool {
+        let last = self.found.peek().filter(|_| self.found.len() == self.wanted);
+        last.is_some_and(|last| last.0 < value)
+    }
+
+    fn offer(&mut self, place: CurvePlace) {
+        if self.after.is_some_and(|after| place <= after) {
+            return;
+        }
+        self.found.push(place);
+        if self.found.len() > self.wanted {
+            self.found.pop();
+        }
+    }
+
+    fn ended(self) -> InOrder {
+        InOrder { objects: self.found.into_sorted_vec(), goes_on: None }
+    }
+}
+
+impl Tree {
+    /// The first objects of a Hilbert R-tree, in the order of its curve and behind a place, whose rectangles share
+    /// a point with a window: `wanted` at most, at least 1. About `most_nodes` nodes are visited, and what lies in
+    /// front of the first Hilbert value behind the place, if many objects have the same one.
+    ///
+    /// Searches that go on at [`InOrder::goes_on`] give each object once that does not change meanwhile.
+    ///
+    /// # Panics
+    /// The tree is of another kind.
+    pub fn in_order<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        windows: &[Rect],
+        after: Option<CurvePlace>,
+        (wanted, most_nodes): (usize, usize),
+    ) -> InOrder {
+        assert_eq!(self.header.kind, TreeKind::Hilbert, "only its entries are in an order");
+        let mut search = Ordered { windows, after, wanted, found: BinaryHeap::new() };
+        let lhv = |at: NodeRef| owner.word(word_of(at, word::LHV));
+        let (mut waiting, mut nodes) = (vec![self.header.root], 0);
+        while let Some(at) = waiting.pop() {
+            nodes += 1;
+            let entries = entries_in(owner, at);
+            if shape_in(owner, at).level > 0 {
+                let children = entries.iter().filter(|entry| search.meets(&entry.rect));
+                let children = children.map(|entry| NodeRef::from_word(entry.word));
+                let is_ahead = |child: &NodeRef| after.is_none_or(|after| after.0 <= lhv(*child));
+                // The first child is the next one.
+                waiting.extend(children.filter(is_ahead).collect::<Vec<_>>().into_iter().rev());
+                continue;
+            }
+            let place = |rect: &Rect| value(rect, &self.header.bounds);
+            if entries.first().is_some_and(|first| search.is_full(place(&first.rect))) {
+                waiting.clear();
+            }
+            for entry in entries {
+                if search.meets(&entry.rect) {
+                    search.offer((place(&entry.rect), entry.word));
+                }
+            }
+            // What is behind this leaf may have its last value, and no smaller one.
+            let all_before = (lhv(at).saturating_sub(1), u64::MAX);
+            if nodes >= most_nodes && !waiting.is_empty() && after < Some(all_before) {
+                let mut some = search.ended();
+                some.objects.retain(|object| *object <= all_before);
+                // Those that it has let go are behind the last one that it kept.
+                let is_full = some.objects.len() == wanted;
+                let last = some.objects.last().filter(|_| is_full).copied();
+                return InOrder { goes_on: Some(last.unwrap_or(all_before)), ..some };
+            }
+        }
+        let is_full = search.found.len() == wanted;
+        let mut all = search.ended();
+        all.goes_on = all.objects.last().copied().filter(|_| is_full);
+        all
+    }
+
+    /// About how many objects share a point with a window. Of their leaves so many are counted; for more it is an
+    /// estimate.
+    pub fn about<J: Journal>(&self, owner: &Owner<J>, windows: &[Rect], most_nodes: usize) -> u64 {
+        let meets = |rect: &Rect| windows.iter().any(|window| window.intersects(rect));
+        let mut level = self.header.height - 1;
+        let mut nodes = vec![self.header.root];
+        loop {
+            let entries = nodes.iter().flat_map(|at| entries_in(owner, *at));
+            let entries = entries.filter(|entry| meets(&entry.rect));
+            if level == 0 {
+                return entries.count() as u64;
+            }
+            nodes = entries.map(|entry| NodeRef::from_word(entry.word)).collect();
+            level -= 1;
+            if nodes.len() > most_nodes {
+                break;
+            }
+        }
+        let each = (self.objects() + self.nodes()) / self.nodes().max(1);
+        let below = each.saturating_pow(u32::from(level) + 1);
+        (nodes.len() as u64).saturating_mul(below).min(self.objects())
+    }
+
+    /// The smallest rectangle around all objects; none without any.
+    pub fn extent<J: Journal>(&self, owner: &Owner<J>) -> Option<Rect> {
+        let mut entries = entries_in(owner, self.header.root).iter();
+        let first = entries.next()?.rect;
+        Some(entries.fold(first, |all, entry| all.union(&entry.rect)))
+    }
+
+    /// Takes memory, so that so many puts and moves in a Hilbert R-tree do not fail for lack of it, made one after
+    /// the other; removals take none. Nodes that they do not need are used by later changes.
+    ///
+    /// # Errors
+    /// There is no memory for so many.
+    pub fn reserve<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        puts: usize,
+    ) -> Result<(), TreeError> {
+        // Each divides one node of a level at most, and may make a new root.
+        let levels = usize::from(self.header.height) + 2;
+        Ok(self.pool.reserve(arena, puts * levels)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtree::TreeOptions;
+    use remora_arena::{NoJournal, Slots};
+    use remora_layout::limits::PAGE_BYTES;
+    use remora_layout::node::Home;
+    use remora_layout::tree::TREE_HEADER_BYTES;
+    use remora_testing::Random;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    struct World {
+        owner: Owner<NoJournal>,
+        slots: Slots,
+        tree: Tree,
+        there: BTreeMap<u64, Rect>,
+        random: Random,
+    }
+
+    const SIDE: u64 = 32;
+
+    impl World {
+        fn new(capacity: usize, seed: u64) -> Self {
+            let mut owner = Owner::heap(32 << 20, NoJournal);
+            let mut slots = Slots::new(PAGE_BYTES, 32 << 20);
+            let slot = slots.allocate(&mut owner, TREE_HEADER_BYTES, 0).unwrap();
+            let at = NodeRef { slot: slot.slot, generation: slot.generation };
+            let bounds = Rect::new(0.0, SIDE as f64, 0.0, SIDE as f64).unwrap();
+            let options = TreeOptions { kind: TreeKind::Hilbert, capacity, bounds };
+            let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
+            let tree =
+                Tree::create(&mut arena, Home { region: 0, secret: 7 }, at, options).unwrap();
+            Self { owner, slots, tree, there: BTreeMap::new(), random: Random::new(seed) }
+        }
+
+        fn rect(&mut self) -> Rect {
+            let mut side = || {
+                let from = self.random.below(SIDE);
+                (from as f64, (from + self.random.below(3)) as f64)
+            };
+            let (x, y) = (side(), side());
+            Rect::new(x.0, x.1, y.0, y.1).unwrap()
+        }
+
+        /// Some puts, moves and removals, for which memory is reserved.
+        fn change(&mut self, puts: usize, removals: usize) {
+            let Self { owner, slots, .. } = self;
+            let mut arena = Arena { owner, slots, changed_at: 0 };
+            self.tree.reserve(&mut arena, puts).unwrap();
+            let nodes = self.tree.bytes();
+            for _ in 0..puts {
+                let (id, rect) = (self.random.below(2_000), self.rect());
+                let mut arena =
+                    Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
+                self.tree.put(&mut arena, id, rect).unwrap();
+                self.there.insert(id, rect);
+            }
+            for _ in 0..removals {
+                let from = self.random.below(2_000);
+                let Some(id) = self.there.range(from..).next().map(|of| *of.0) else { continue };
+                let mut arena =
+                    Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
+                self.tree.remove(&mut arena, id).unwrap();
+                self.there.remove(&id);
+            }
+            assert_eq!(self.tree.bytes(), nodes, "the reserve was too small");
+        }
+
+        fn wanted(&self, windows: &[Rect]) -> BTreeSet<CurvePlace> {
+            let meets = |rect: &Rect| windows.iter().any(|window| window.intersects(rect));
+            let all = self.there.iter().filter(|(_, rect)| meets(rect));
+            all.map(|(id, rect)| (value(rect, &self.tree.header.bounds), *id)).collect()
+        }
+    }
+
+    #[test]
+    fn a_search_in_parts_gives_each_object_once_and_in_order() {
+        for capacity in [4, 8, 32] {
+            let mut world = World::new(capacity, capacity as u64);
+            for step in 0..400 {
+                let (puts, removals) = if step % 80 < 50 { (9, 3) } else { (2, 9) };
+                world.change(puts, removals);
+                let windows = [world.rect(), world.rect()];
+                let all = Rect::new(0.0, 99.0, 0.0, 99.0).unwrap();
+                let windows = if step % 7 == 0 { &[all][..] } else { &windows[..] };
+                let wanted = world.wanted(windows);
+                let most = (1 + world.random.below(9) as usize, 1 + world.random.below(9) as usize);
+                let (mut after, mut found) = (None, Vec::new());
+                loop {
+                    let some = world.tree.in_order(&world.owner, windows, after, most);
+                    assert!(some.objects.len() <= most.0);
+                    found.extend(some.objects);
+                    if some.goes_on.is_none() {
+                        break;
+                    }
+                    assert!(some.goes_on > after, "it stands still at {after:?}");
+                    after = some.goes_on;
+                }
+                assert_eq!(found, Vec::from_iter(wanted), "{windows:?}, {most:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_objects_at_one_place_come_in_the_order_of_their_ids() {
+        let mut world = World::new(4, 1);
+        for id in 0..500 {
+            let (id, rect) = ((id * 7) % 500, Rect::point(3.0, 3.0).unwrap());
+            let mut arena =
+                Arena { owner: &mut world.owner, slots: &mut world.slots, changed_at: 0 };
+            world.tree.put(&mut arena, id, rect).unwrap();
+            world.there.insert(id, rect);
+        }
+        let windows = [Rect::point(3.0, 3.0).unwrap()];
+        let (mut after, mut found) = (None, Vec::new());
+        while {
+            let some = world.tree.in_order(&world.owner, &windows, after, (7, 3));
+            found.extend(some.objects.iter().map(|object| object.1));
+            after = some.goes_on;
+            after.is_some()
+        } {}
+        assert_eq!(found, Vec::from_iter(0..500));
+    }
+
+    #[test]
+    fn what_lies_in_windows_is_estimated() {
+        let mut world = World::new(8, 5);
+        (0..60).for_each(|_| world.change(20, 0));
+        let (one, all) = (world.rect(), Rect::new(0.0, 99.0, 0.0, 99.0).unwrap());
+        let exact = |windows: &[Rect]| world.wanted(windows).len() as u64;
+        let about = |windows: &[Rect], most| world.tree.about(&world.owner, windows, most);
+        assert_eq!(about(&[one], 10_000), exact(&[one]));
+        assert_eq!(about(&[all], 10_000), exact(&[all]));
+        let rough = about(&[all], 4);
+        assert!(rough * 4 > exact(&[all]) && rough <= exact(&[all]), "{rough}");
+        assert_eq!(world.tree.extent(&world.owner).map(|of| all.contains(&of)), Some(true));
+        let empty = World::new(8, 5);
+        assert_eq!(empty.tree.extent(&empty.owner), None);
+    }
+}
