@@ -39,6 +39,11 @@ fn pymongo_tests_pass() {
 }
 
 #[test]
+fn searches_by_place_are_those_of_the_haversine_formula() {
+    passes("places", &[PIP], &[], "places:");
+}
+
+#[test]
 fn random_commands_have_the_replies_of_mongo_java_server() {
     passes("compare", &[PIP, "javac", "mvn"], &["--seeds", "1..200"], "compare:");
 }

@@ -608,7 +608,7 @@ fn collections_are_as_documents_that_are_looked_at_one_by_one() {
                 7 => world.remove(),
                 8 if world.indexes.len() < 6 || world.random.one_in(3) => world.change_indexes(),
                 9 => world.others(),
-                10 => _ = world.search_near(),
+                10..=12 => _ = world.search_near(),
                 _ => world.search(),
             }
             if step % 25 == 0 {
@@ -622,5 +622,5 @@ fn collections_are_as_documents_that_are_looked_at_one_by_one() {
         (steps, refused) = (steps + world.steps, refused + world.refused);
         rings += world.rings;
     }
-    assert!(steps > 5_000 && refused > 200 && rings > 200, "{steps}, {refused}, {rings}");
+    assert!(steps > 5_000 && refused > 200 && rings > 150, "{steps}, {refused}, {rings}");
 }

@@ -11,6 +11,7 @@
 #              planted    the server compared with itself, where nothing differs, and with itself behind a
 #                         planted mistake, which must be found: a test of the comparer
 #              pymongo    pymongo's own tests, for which pymongo/ has lists
+#              places     ours: searches by place through pymongo, compared with the haversine formula
 #
 # Lists beside the suites say which tests do not apply, and why. README.md says how to use them.
 # Exit: 0 if all others pass, and the lists name nothing that is not there or passes.
@@ -60,6 +61,7 @@ planted)
         exit 1
     fi
     ;;
+places) exec "$python" "$here/places.py" "$address" ;;
 pymongo) exec bash "$here/pymongo/run.sh" "$directory" "$address" "$@" ;;
 *)
     echo "run.sh: no suite has the name: $suite" >&2
