@@ -89,6 +89,12 @@ pub enum CollectionCommand<'a> {
     /// What the collection is: a document with `options`, `indexes`, their descriptions, `count`, `size`, the bytes of all
     /// documents, `storageSize` and `indexSizes`. `NotFound` without one.
     Describe,
+    /// What a client needs to read the indexes. `number` is their version
+    /// ([`remora_layout::collection`]). The value is a document with `indexes`, those that searches may use, that of
+    /// the `_id` first: each a document with its `spec`, `multikey`, the fields that had several values by their
+    /// bits, and where its tree lies: `record`, the slot of the record that has the header, `at`, that of the header,
+    /// and `generation`. The first one is that of the collection's root record. `NotFound` without a collection.
+    Indexes,
 }
 
 /// Numbers of the operations.
@@ -103,6 +109,7 @@ mod op {
     pub const CREATE_INDEX: u8 = 7;
     pub const DROP_INDEX: u8 = 8;
     pub const DESCRIBE: u8 = 9;
+    pub const INDEXES: u8 = 10;
 }
 
 /// Flag of an insertion: nothing is added behind a failure.
@@ -145,12 +152,12 @@ fn some(list: &[u8]) -> Result<Items<'_>, Status> {
 
 impl<'a> Operation<'a> for CollectionCommand<'a> {
     const KIND: Kind = Kind::COLLECTION;
-    const COUNT: u8 = op::DESCRIBE + 1;
+    const COUNT: u8 = op::INDEXES + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
         let known = if op == op::INSERT { ORDERED } else { 0 };
-        let uses_value = op != op::DESCRIBE;
+        let uses_value = !matches!(op, op::DESCRIBE | op::INDEXES);
         if flags & !known != 0 || argument != 0 || value.is_empty() == uses_value {
             return Err(Status::Malformed);
         }
@@ -168,6 +175,7 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
             op::DROP_INDEX if value.len() > MAX_INDEX_NAME_BYTES => return Err(Status::TooLarge),
             op::DROP_INDEX => Self::DropIndex { name: value },
             op::DESCRIBE => Self::Describe,
+            op::INDEXES => Self::Indexes,
             _ => return Err(Status::Malformed),
         })
     }
@@ -186,6 +194,7 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
             Self::CreateIndex { request } => (op::CREATE_INDEX, 0, request),
             Self::DropIndex { name } => (op::DROP_INDEX, 0, name),
             Self::Describe => (op::DESCRIBE, 0, &[]),
+            Self::Indexes => (op::INDEXES, 0, &[]),
         };
         Encoded { op, flags, argument: 0, value }
     }
@@ -196,14 +205,14 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
             Self::Insert { .. } | Self::Put { .. } => "doc.insert",
             Self::Remove { .. } => "doc.del",
             Self::Write { .. } => "doc.update",
-            Self::Find { .. } => "doc.find",
+            Self::Find { .. } | Self::Indexes => "doc.find",
             Self::CreateIndex { .. } | Self::DropIndex { .. } => "doc.index",
             Self::Describe => "doc.info",
         }
     }
 
     fn is_write(&self) -> bool {
-        !matches!(self, Self::Find { .. } | Self::Describe)
+        !matches!(self, Self::Find { .. } | Self::Describe | Self::Indexes)
     }
 
     fn grows(&self) -> bool {
@@ -235,6 +244,7 @@ mod tests {
             CollectionCommand::CreateIndex { request: EMPTY },
             CollectionCommand::DropIndex { name: b"a_1" },
             CollectionCommand::Describe,
+            CollectionCommand::Indexes,
         ];
         for command in commands {
             let mut scratch = Vec::new();

@@ -16,6 +16,7 @@ mod find;
 mod held;
 mod insert;
 mod plan;
+mod readable;
 mod scan;
 mod settings;
 mod spec;
@@ -228,6 +229,11 @@ impl Collections {
                 let told = self.describe(store, root.ok_or(Status::NotFound)?);
                 value.extend_from_slice(&bytes_of(&told));
                 Ok((self.named(root.ok_or(Status::NotFound)?).ids.keys() as i64, true))
+            }
+            CollectionCommand::Indexes => {
+                let (version, told) = self.tell_indexes(store, root.ok_or(Status::NotFound)?);
+                value.extend_from_slice(&bytes_of(&told));
+                Ok((version as i64, true))
             }
         }
     }
