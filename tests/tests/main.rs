@@ -21,6 +21,7 @@ mod bounds;
 mod client_handles;
 mod client_memory;
 mod collections;
+mod collections_by_index;
 mod growth;
 mod hashes;
 mod keys_oracle;

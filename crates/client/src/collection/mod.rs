@@ -14,6 +14,7 @@ use remora_client_core as core;
 use remora_document::{collection_key, encode_id};
 use remora_protocol::Items;
 use remora_protocol::collection::CollectionCommand;
+use remora_protocol::message::Status;
 
 /// Most collections whose locations a session keeps.
 const MOST_VIEWS: usize = 1 << 14;
@@ -254,6 +255,52 @@ impl<'s> CollectionKey<'s> {
     /// ```
     pub fn remove_many(&mut self, filter: &RawDocument) -> Result<Written, Error> {
         self.write(rawdoc! { "q": filter.to_owned(), "multi": true })
+    }
+
+    /// Makes an index, by MongoDB's description of it with `key` and `name`, in several steps if need be. A
+    /// collection that is not there is made. False if the index is there already.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::Documents`] if there can be no such index, or a document cannot be in it.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::bson::rawdoc;
+    ///
+    /// let by_kind = rawdoc! { "key": { "kind": 1, "price": -1 }, "name": "kind_1_price_-1" };
+    /// session.collection("shop", "items")?.create_index(&by_kind)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create_index(&mut self, spec: &RawDocument) -> Result<bool, Error> {
+        let mut at = None;
+        // Bounded: each step goes on behind the last one.
+        loop {
+            let request = at_place(rawdoc! { "spec": spec.to_owned() }, at.as_ref());
+            let command = CollectionCommand::CreateIndex { request: request.as_bytes() };
+            let reply = self.core.document_ask(&self.view.open, &command)?;
+            let number = reply.number;
+            at = place_of(parse(reply.value.unwrap_or_default())?);
+            if at.is_none() {
+                return Ok(number == 1);
+            }
+        }
+    }
+
+    /// Removes the index of this name. False if it is not there.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::Documents`] if it cannot be removed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.collection("shop", "items")?.drop_index("kind_1_price_-1")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drop_index(&mut self, name: &str) -> Result<bool, Error> {
+        let command = CollectionCommand::DropIndex { name: name.as_bytes() };
+        Ok(self.core.document_ask(&self.view.open, &command)?.status == Status::Ok)
     }
 
     fn write(&mut self, request: RawDocumentBuf) -> Result<Written, Error> {
