@@ -5,7 +5,7 @@ use remora_client::bson::{Document, cstr, doc, rawdoc};
 use remora_client::{
     Address, Client, FoundDocuments, Options, Path, ServedBy, Session, Transport, Wake,
 };
-use remora_document::Filter;
+use remora_document::{Filter, to_json};
 use remora_tests::{DEADLINE, Random, ServerProcess};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +46,10 @@ fn by_id(found: FoundDocuments) -> BTreeMap<i32, RawDocumentBuf> {
         assert!(all.insert(id, document).is_none(), "{id} is there twice");
     }
     all
+}
+
+fn text(filter: &RawDocument) -> String {
+    to_json(filter).unwrap()
 }
 
 fn index(session: &mut Session, spec: &RawDocument) {
@@ -147,13 +151,13 @@ fn reading_and_asking_find_the_same_documents() {
         for path in [Path::Read, Path::Choose] {
             let found = find(&mut session, &filter, path);
             read += u32::from(path == Path::Read && found.served_by.is_read());
-            assert_eq!(by_id(found), asked, "{filter:?} by {path:?}");
+            assert_eq!(by_id(found), asked, "{} by {path:?}", text(&filter));
         }
         some += u32::from(!asked.is_empty());
         let limit = random.below(30usize);
         let mut items = session.collection("shop", "items").unwrap().by(Path::Read);
         let few = by_id(items.find(&filter, limit).unwrap());
-        assert_eq!(few.len(), limit.min(asked.len()), "{filter:?}");
+        assert_eq!(few.len(), limit.min(asked.len()), "{}", text(&filter));
         assert!(few.iter().all(|(id, document)| asked.get(id) == Some(document)));
         if turn % 3 == 0 {
             // Another document in the place of one.
@@ -220,7 +224,7 @@ fn a_change_of_the_indexes_is_seen_before_what_it_changes() {
     let found = read(&mut reader, &between);
     assert!(found.served_by.is_read());
     let found = by_id(found);
-    assert!(found.len() == 21 && found.contains_key(&500), "{found:?}");
+    assert!(found.len() == 21 && found.contains_key(&500), "one of two values is missed");
     // It has two values in the range, and is found once.
     insert(&mut writer, &[rawdoc! { "_id": 501, "a": [5, 5.5] }]);
     assert_eq!(by_id(read(&mut reader, &between)).len(), 22);
@@ -277,7 +281,7 @@ fn readers_beside_a_writer_find_all_that_stays() {
                         let served_by = found.served_by;
                         let mut stays = BTreeMap::new();
                         for document in found {
-                            assert!(matcher.matches(&document), "{filter:?}: {document:?}");
+                            assert!(matcher.matches(&document), "{}", text(&filter));
                             let id = document.get_i32("_id").unwrap();
                             if id % 2 == 0 {
                                 assert!(stays.insert(id, document).is_none(), "{id} twice");
@@ -287,7 +291,7 @@ fn readers_beside_a_writer_find_all_that_stays() {
                         let wanted: BTreeMap<i32, _> = wanted
                             .map(|document| (document.get_i32("_id").unwrap(), document.clone()))
                             .collect();
-                        assert_eq!(stays, wanted, "{filter:?} {served_by:?}");
+                        assert_eq!(stays, wanted, "{} {served_by:?}", text(&filter));
                         found_some += u64::from(!wanted.is_empty());
                     }
                     (read, found_some)
@@ -337,7 +341,8 @@ fn clients_over_tcp_find_documents_by_an_index() {
     for _ in 0..60 {
         let filter = filter(&mut random);
         let asked = by_id(find(&mut session, &filter, Path::Ask));
-        assert_eq!(by_id(find(&mut session, &filter, Path::Read)), asked, "{filter:?}");
+        let read = by_id(find(&mut session, &filter, Path::Read));
+        assert_eq!(read, asked, "{}", text(&filter));
     }
     let long = rawdoc! { "_id": 900, "kind": "long", "a": "a".repeat(5 << 20) };
     insert(&mut session, std::slice::from_ref(&long));

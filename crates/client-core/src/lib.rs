@@ -94,7 +94,8 @@ pub use choose::{Explanation, Policy, Predictor, Route, Why, last_heartbeat, mea
 pub use client::Client;
 pub use clock::Clock;
 pub use collection::{
-    CollectionEvents, FindTurn, IndexPlace, IndexRead, IndexSearch, OpenCollection, OpenIndex,
+    CollectionEvents, FindTurn, IndexPlace, IndexRead, IndexSearch, KeyBounds, OpenCollection,
+    OpenIndex,
 };
 pub use connection::{MakeLink, Parts};
 pub use counts::{Counts, SendCounts};

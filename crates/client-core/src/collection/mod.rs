@@ -5,7 +5,7 @@
 
 mod search;
 
-pub use search::{FindTurn, IndexPlace, IndexRead, IndexSearch, OpenIndex};
+pub use search::{FindTurn, IndexPlace, IndexRead, IndexSearch, KeyBounds, OpenIndex};
 
 use crate::asker::Answer;
 use crate::core::Core;

@@ -59,6 +59,9 @@ pub struct OpenIndex {
     classes: RangeClasses,
 }
 
+/// The ends of a range of keys.
+pub type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
 /// A search over some keys of an index.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexSearch<'s> {
@@ -67,7 +70,7 @@ pub struct IndexSearch<'s> {
     /// The known version of its indexes.
     pub version: u64,
     /// The ranges of the keys, in ascending order.
-    pub ranges: &'s [(Bound<&'s [u8]>, Bound<&'s [u8]>)],
+    pub ranges: &'s [KeyBounds<'s>],
     /// How many documents are wanted, at most.
     pub limit: usize,
 }
