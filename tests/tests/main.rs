@@ -35,6 +35,7 @@ mod load;
 mod many_keys;
 mod mixed;
 mod ordered;
+mod plan_documents;
 mod plan_reads;
 mod plans;
 mod pointers;
