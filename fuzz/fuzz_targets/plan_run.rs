@@ -48,7 +48,7 @@ impl Answers<'_> {
             | Want::Objects { fields: names, .. } => names.clone(),
             _ => [].into(),
         };
-        match self.byte() % 7 {
+        match self.byte() % 8 {
             0 => Given::Gone,
             1 => Given::OtherType,
             2 => Given::Text(self.text()),
@@ -60,6 +60,12 @@ impl Answers<'_> {
             5 => {
                 let entries = (0..self.byte()).map(|_| (self.text(), self.value())).collect();
                 Given::Entries { entries, goes_on: self.byte() % 2 == 1 }
+            }
+            6 => {
+                let field = |of: &mut Self| (of.text(), of.value());
+                let document = |of: &mut Self| (0..of.byte() % 4).map(|_| field(of)).collect();
+                let documents = (0..self.byte()).map(|_| document(self)).collect();
+                Given::Documents { documents, next: (self.byte() > 0).then(|| self.text()) }
             }
             _ => {
                 let object = |of: &mut Self| Object {

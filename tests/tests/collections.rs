@@ -4,7 +4,8 @@
 use remora_client::bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use remora_client::bson::{Binary, oid::ObjectId, rawdoc, spec::BinarySubtype};
 use remora_client::{
-    Address, Client, Error, KeyType, Options, Path, Refusal, ServedBy, Session, Wake,
+    Address, Client, Error, FoundDocuments, KeyType, Options, Path, Refusal, ServedBy, Session,
+    Wake,
 };
 use remora_tests::{DEADLINE, Random, ServerProcess};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +38,10 @@ fn insert(session: &mut Session, documents: &[RawDocumentBuf]) {
         let some: Vec<&RawDocument> = some.iter().map(|document| &**document).collect();
         session.collection("shop", "items").unwrap().insert(&some).unwrap();
     }
+}
+
+fn documents(found: Result<FoundDocuments, Error>) -> Vec<RawDocumentBuf> {
+    found.expect("a search that is answered").documents
 }
 
 fn ids() -> Vec<RawBson> {
@@ -186,11 +191,18 @@ fn documents_of_the_longest_kind_come_by_every_path() {
         (0..30).map(|at| rawdoc! { "_id": 10 + at, "a": "a".repeat(30_000) }).collect();
     insert(&mut session, &all);
     let mut items = session.collection("shop", "items").unwrap();
-    assert!(items.find(&rawdoc! { "_id": { "$gte": 10 } }, 100).unwrap() == all);
-    insert(&mut session, &[rawdoc! { "_id": 50, "a": "a".repeat(200_000) }]);
-    let mut items = session.collection("shop", "items").unwrap();
-    let refused = items.find(&rawdoc! { "_id": 50 }, 1);
-    assert_eq!(refused, Err(Error::Refused(Refusal::NeedsBuffer)));
+    assert!(documents(items.find(&rawdoc! { "_id": { "$gte": 10 } }, 100)) == all);
+    // Those that fit none, too.
+    let long = [(50, 200_000), (51, 3 << 20), (52, (16 << 20) - 100)];
+    let long = long.map(|(id, bytes)| rawdoc! { "_id": id, "a": "a".repeat(bytes) });
+    insert(&mut session, &long);
+    for path in PATHS {
+        let mut items = session.collection("shop", "items").unwrap().by(path);
+        let found = items.find(&rawdoc! { "_id": { "$gte": 50 } }, 100);
+        assert!(documents(found) == long, "by {path:?}");
+        let found = items.find(&rawdoc! { "a": { "$gt": "a".repeat(30_000) } }, 100);
+        assert!(documents(found) == long, "by {path:?}");
+    }
 }
 
 /// What every document of the writer holds: its number twice, and as many bytes as follow from it.
@@ -283,29 +295,29 @@ fn searches_and_changes_of_many_documents_go_in_steps() {
     let server = server();
     let mut session = session(&server);
     let mut items = session.collection("shop", "items").unwrap();
-    assert_eq!(items.find(&rawdoc! {}, 10), Ok(Vec::new()));
+    assert_eq!(documents(items.find(&rawdoc! {}, 10)), []);
     let all: Vec<_> =
         (0..DOCUMENTS).map(|id| rawdoc! { "_id": id, "even": id % 2 == 0, "n": 0 }).collect();
     insert(&mut session, &all);
     let mut items = session.collection("shop", "items").unwrap();
-    assert_eq!(items.find(&rawdoc! {}, usize::MAX).unwrap(), all);
-    assert_eq!(items.find(&rawdoc! {}, 7).unwrap(), all[..7]);
-    assert_eq!(items.find(&rawdoc! {}, 0).unwrap(), []);
+    assert_eq!(documents(items.find(&rawdoc! {}, usize::MAX)), all);
+    assert_eq!(documents(items.find(&rawdoc! {}, 7)), all[..7]);
+    assert_eq!(documents(items.find(&rawdoc! {}, 0)), []);
     let even = rawdoc! { "even": true };
-    assert_eq!(items.find(&even, usize::MAX).unwrap().len(), DOCUMENTS as usize / 2);
+    assert_eq!(documents(items.find(&even, usize::MAX)).len(), DOCUMENTS as usize / 2);
     let last = rawdoc! { "even": false, "_id": { "$gte": DOCUMENTS - 3 } };
-    assert_eq!(items.find(&last, 5).unwrap().len(), 2);
+    assert_eq!(documents(items.find(&last, 5)).len(), 2);
     let written = items.update_many(&even, &rawdoc! { "$inc": { "n": 1 } }).unwrap();
     assert_eq!((written.matched, written.modified), (6_000, 6_000));
-    assert_eq!(items.find(&rawdoc! { "n": 1 }, usize::MAX).unwrap().len(), 6_000);
+    assert_eq!(documents(items.find(&rawdoc! { "n": 1 }, usize::MAX)).len(), 6_000);
     assert_eq!(items.remove_many(&even).unwrap().modified, 6_000);
-    assert_eq!(items.find(&rawdoc! {}, usize::MAX).unwrap().len(), 6_000);
+    assert_eq!(documents(items.find(&rawdoc! {}, usize::MAX)).len(), 6_000);
     assert_eq!(items.remove_one(&rawdoc! {}).unwrap().matched, 1);
     // Failures have MongoDB's codes.
     assert_eq!(items.insert(&[&rawdoc! { "_id": 3 }]), Err(Error::Documents { code: 11000 }));
     assert_eq!(items.insert(&[&rawdoc! { "a": 3 }]), Err(Error::Documents { code: 53 }));
-    let wrong = items.find(&rawdoc! { "a": { "$wrong": 1 } }, 1);
-    assert_eq!(wrong, Err(Error::Documents { code: 2 }));
+    let wrong = items.find(&rawdoc! { "a": { "$wrong": 1 } }, 1).err();
+    assert_eq!(wrong, Some(Error::Documents { code: 2 }));
     let wrong = items.update_one(&rawdoc! {}, &rawdoc! { "$set": { "_id": -1 } });
     assert_eq!(wrong, Err(Error::Documents { code: 66 }));
     assert_eq!(items.insert(&[]), Ok(()));

@@ -93,7 +93,10 @@ pub use btree::{BtreeView, CachePolicy, OrderedCache, OrderedEvents, SharedCache
 pub use choose::{Explanation, Policy, Predictor, Route, Why, last_heartbeat, mean_of_heartbeats};
 pub use client::Client;
 pub use clock::Clock;
-pub use collection::{CollectionEvents, OpenCollection};
+pub use collection::{
+    CollectionEvents, FindTurn, IndexPlace, IndexRead, IndexSearch, KeyBounds, OpenCollection,
+    OpenIndex,
+};
 pub use connection::{MakeLink, Parts};
 pub use counts::{Counts, SendCounts};
 pub use data_buffers::DataBufferCounts;

@@ -10,12 +10,15 @@ use crate::found::{Found, FoundAt, Got, Landed, Reading};
 use crate::large::ask_by_buffer;
 use crate::path::{Path, ServedBy};
 use crate::pointer_cache::Entry;
+use remora_arena::class_for;
 use remora_fabric::Link;
 use remora_index::hash::{Found as Record, Lookup, TableRef};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
+use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::READ_RETRIES;
+use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, Wanted, verify};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -248,6 +251,19 @@ pub(crate) fn find_record(
     let mut lookup = Lookup::begin(key, hash, kind, table);
     let found = follow_lookup((endpoint, directory), &mut lookup, shard, cost)?;
     Ok((found, lookup.retries()))
+}
+
+/// The word at which a lookup begins that expects the record of a key with this hash at a known place; 0 if
+/// there can be none.
+pub(crate) fn hint_of(pointer: RemotePointer, hash: KeyHash) -> u64 {
+    let RemotePointer { slot, length, generation, .. } = pointer;
+    let word = |class| BucketSlot {
+        slot,
+        class,
+        generation_low: generation as u8,
+        signature: hash.signature(),
+    };
+    class_for(length as usize).map_or(0, |class| word(class).to_word())
 }
 
 /// Carries a lookup out that has begun in this shard. `None` if only the owner knows.

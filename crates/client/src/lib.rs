@@ -154,7 +154,7 @@ mod views;
 pub use bson;
 pub use client::Client;
 pub use cluster::{ClusterClient, ClusterCounts, ClusterSession};
-pub use collection::{CollectionKey, Written};
+pub use collection::{CollectionKey, FoundDocuments, Written};
 pub use error::{Cause, ClusterConnectError, ConnectError, ConnectFailure, Error, Refusal};
 pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;

@@ -1,5 +1,6 @@
 //! A session's views of objects that it has used, by their keys.
 
+use crate::collection::CollectionView;
 use crate::error::Error;
 use remora_client_core as core;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ pub(crate) struct Views<V>(BTreeMap<Box<[u8]>, V>);
 pub(crate) type HashViews = Views<core::OpenHash>;
 
 /// A session's views of collections, by their keys.
-pub(crate) type CollectionViews = Views<core::OpenCollection>;
+pub(crate) type CollectionViews = Views<CollectionView>;
 
 /// A session's views of lists, by their keys.
 pub(crate) type ListViews = Views<core::OpenList>;

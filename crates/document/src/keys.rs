@@ -66,6 +66,25 @@ impl IndexField {
         self.geo.map_or(Ok(None), |kind| kind.rect(&self.path, document))
     }
 
+    /// The field of a key pattern: a number above 0 for ascending values, one below for descending ones,
+    /// `"hashed"` for their hashes. `None` if it is none of these.
+    #[must_use]
+    pub fn parse(path: &str, value: RawBsonRef<'_>) -> Option<Self> {
+        let path = Path::parse(path).ok()?;
+        let number = match value {
+            RawBsonRef::String("hashed") => return Some(Self::hashed(path)),
+            RawBsonRef::Int32(of) => f64::from(of),
+            RawBsonRef::Int64(of) => of as f64,
+            RawBsonRef::Double(of) => of,
+            _ => return None,
+        };
+        match number {
+            number if number > 0.0 => Some(Self::new(path, Direction::Ascending)),
+            number if number < 0.0 => Some(Self::new(path, Direction::Descending)),
+            _ => None,
+        }
+    }
+
     /// Its path.
     #[must_use]
     pub fn path(&self) -> &str {

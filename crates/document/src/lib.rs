@@ -8,7 +8,7 @@
 //! * [`Path`]: the values at a dotted path, through arrays.
 //! * [`Filter`]: a filter document, parsed, and whether a document matches it.
 //! * [`Near`]: the distance of a document from a place, by which `$near` sorts.
-//! * [`Bounds`]: what a filter says of the keys of an index.
+//! * [`Bounds`]: what a filter says of the keys of an index; [`IndexShape`]: the ranges of keys that come of it.
 //! * [`Update`]: operators on fields, or a replacement, parsed, and applied to a document.
 //! * [`SortKeys`], [`Sorter`]: sorting documents by some of their fields, in bounded memory.
 //! * [`Projection`]: which fields of a document a result has, and which are computed.
@@ -53,6 +53,7 @@ mod order;
 mod path;
 mod pipeline;
 mod projection;
+mod ranges;
 mod raw;
 mod schema;
 mod set_path;
@@ -77,6 +78,7 @@ pub use order::{Class, compare, compare_documents};
 pub use path::{Found, Leaves, Path, PathTooLong};
 pub use pipeline::{Merge, Pipeline, Query, Sink, Source, Step, WhenMatched, WhenNotMatched};
 pub use projection::Projection;
+pub use ranges::{Fitted, IndexShape, KeyRange, has_all};
 pub use sort::SortKeys;
 pub use sorter::Sorter;
 pub(crate) use type_name::type_name;

@@ -619,3 +619,54 @@ fn full_memory_leaves_no_trace() {
     }
     assert!(refused > 300, "{refused}");
 }
+
+/// The version of the indexes, and what clients are told of each: its name, its fields with several values, and
+/// where its tree lies.
+fn told(shard: &mut Shard) -> (i64, Vec<(String, i64, [i64; 3])>) {
+    let answer = ask(shard, CollectionCommand::Indexes).ok();
+    let all = answer.document();
+    let index = |of: &Bson| {
+        let of = of.as_document().unwrap();
+        let name = of.get_document("spec").unwrap().get_str("name").unwrap().to_owned();
+        let place = ["record", "at", "generation"].map(|name| of.get_i64(name).unwrap());
+        (name, of.get_i64("multikey").unwrap(), place)
+    };
+    (answer.number, all.get_array("indexes").unwrap().iter().map(index).collect())
+}
+
+#[test]
+fn clients_are_told_the_indexes_that_searches_may_use_and_when_these_change() {
+    let mut shard = shard(4 << 20);
+    assert_eq!(ask(&mut shard, CollectionCommand::Indexes).status, Status::NotFound);
+    let all: Vec<Document> = (0..50).map(|at| doc! { "_id": at, "a": at, "b": at }).collect();
+    insert(&mut shard, &all, true).ok();
+    let (first, indexes) = told(&mut shard);
+    assert_eq!((indexes.len(), &*indexes[0].0, indexes[0].1), (1, "_id_", 0));
+    let make = |shard: &mut Shard, spec: Document| {
+        let request = bytes(&doc! { "spec": spec });
+        let request = CollectionCommand::CreateIndex { request: &request };
+        assert_eq!(ask(shard, request).ok().number, 1);
+    };
+    make(&mut shard, doc! { "key": { "a": 1, "b": 1 }, "name": "ab" });
+    make(&mut shard, doc! { "key": { "b": 1 }, "name": "b", "hidden": true });
+    let (made, indexes) = told(&mut shard);
+    assert!(made > first);
+    let names: Vec<&str> = indexes.iter().map(|(name, ..)| &**name).collect();
+    assert_eq!(names, ["_id_", "ab"], "one is hidden");
+    let [record, at, generation] = indexes[1].2;
+    assert!(record > 0 && at > record && generation > 0 && indexes[0].2[0] != record);
+    // What changes no form changes no version.
+    insert(&mut shard, &[doc! { "_id": 100, "a": 1 }], true).ok();
+    write(&mut shard, doc! { "q": { "_id": 3 }, "u": { "$set": { "a": 70 } } });
+    write(&mut shard, doc! { "q": { "_id": 4 } });
+    assert_eq!(told(&mut shard).0, made);
+    insert(&mut shard, &[doc! { "_id": 101, "b": [1, 2] }], true).ok();
+    let (several, indexes) = told(&mut shard);
+    assert!(several > made);
+    assert_eq!((indexes[1].1, indexes[1].2), (2, [record, at, generation]), "the second field");
+    insert(&mut shard, &[doc! { "_id": 102, "b": [1, 2] }], true).ok();
+    assert_eq!(told(&mut shard).0, several);
+    ask(&mut shard, CollectionCommand::DropIndex { name: b"ab" }).ok();
+    assert_eq!(told(&mut shard).1.len(), 1);
+    shard.audit().unwrap();
+}

@@ -57,7 +57,7 @@ use crate::node::{
     CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, NotANode, Proof, check_head, check_proof,
     word as node_word, word_at,
 };
-use crate::record::{Mutable, Reject, verify_root_words};
+use crate::record::{Mutable, Reject, State, root_state};
 use crate::tree::RootPlace;
 use payloads::{Payloads, heap_word, short_word};
 use std::cmp::Ordering;
@@ -818,7 +818,9 @@ pub fn verify_ordered_header(
 }
 
 /// Checks the bytes that a reader fetched from the [`RootPlace::ranges_of`] of a tree: the nodes fetched
-/// before were the tree's own, and it has not expired by the word that comes with the header.
+/// before were the tree's own, and it has not expired by the word that comes with the header. `while_in`
+/// is the state of its root record while the tree lives: live if a key leads to the record, pending if
+/// none does.
 ///
 /// # Errors
 /// The tree has gone, or the reader has to ask the owner, or the bytes are torn.
@@ -826,13 +828,14 @@ pub fn verify_ordered_root(
     place: RootPlace,
     bytes: &[u8],
     home: Home,
+    while_in: State,
 ) -> Result<(OrderedHeader, Mutable), NotANode> {
     let header = bytes.last_chunk::<ORDERED_ROOT_BYTES>().ok_or(NotANode::Torn)?;
     let header = verify_ordered_header(header, home, place.at, Proof::Checksum)?;
-    match verify_root_words(bytes, place.at.generation) {
-        Ok(mutable) => Ok((header, mutable)),
+    match root_state(bytes, place.at.generation) {
+        Ok((state, mutable)) if state == while_in => Ok((header, mutable)),
         Err(Reject::Torn) => Err(NotANode::Torn),
-        Err(_) => Err(NotANode::Dead),
+        _ => Err(NotANode::Dead),
     }
 }
 

@@ -250,16 +250,26 @@ pub const ROOT_WORDS_BYTES: usize = 16;
 /// # Errors
 /// The object has gone, or the reader has to ask the owner.
 pub fn verify_root_words(bytes: &[u8], generation: u32) -> Result<Mutable, Reject> {
+    match root_state(bytes, generation)? {
+        (State::Live, mutable) => Ok(mutable),
+        (State::Pending, _) => Err(Reject::Pending),
+        (State::AskOnly, _) => Err(Reject::AskOnly),
+        (State::Dead, _) => Err(Reject::Dead),
+    }
+}
+
+/// The state of the root record of this generation, and its expiry, by its first words.
+///
+/// # Errors
+/// The slot has another generation, or the words are none of a record.
+pub fn root_state(bytes: &[u8], generation: u32) -> Result<(State, Mutable), Reject> {
     let (words, _) = bytes.as_chunks::<8>();
     let &[guardian, mutable, ..] = words else { return Err(Reject::Torn) };
     let guardian = Guardian::from_word(u64::from_le_bytes(guardian)).ok_or(Reject::Torn)?;
-    match guardian.state {
-        _ if guardian.generation != generation => Err(Reject::Dead),
-        State::Live => Ok(Mutable::from_word(u64::from_le_bytes(mutable))),
-        State::Pending => Err(Reject::Pending),
-        State::AskOnly => Err(Reject::AskOnly),
-        State::Dead => Err(Reject::Dead),
+    if guardian.generation != generation {
+        return Err(Reject::Dead);
     }
+    Ok((guardian.state, Mutable::from_word(u64::from_le_bytes(mutable))))
 }
 
 /// What a reader expects: a record of this kind, of a key of this database.

@@ -19,6 +19,7 @@
 //!             11 | word                                      SUFFIX
 //!             12, 76                                         FIELDS, with KEY
 //!             13 + 64 if KEY + 128 if REV | range            RANGE
+//!             14 | word | documents 8                         FIND
 //! range       bounds 1 | word of the lower one, if any | word of the upper one, if any | entries 8
 //! bounds      lower + 4 * upper + 16 if WITHKEYS; of each 0 none, 1 inclusive, 2 exclusive
 //! condition   test 1 | word | word to compare with, if the test has one
@@ -40,7 +41,7 @@
 
 use crate::limits::{MAX_CONDITIONS, MAX_GET_FIELDS, MAX_START_KEYS, MAX_STEPS};
 use crate::plan::{
-    Bytes, Comparison, Condition, KeyRange, Limits, Objects, Plan, Range, Start, Step, Test,
+    Bytes, Comparison, Condition, Find, KeyRange, Limits, Objects, Plan, Range, Start, Step, Test,
 };
 use remora_layout::rect::Rect;
 use std::ops::Bound;
@@ -66,6 +67,7 @@ const GET_LEVEL: u8 = 10;
 const SUFFIX: u8 = 11;
 const FIELDS: u8 = 12;
 const RANGE: u8 = 13;
+const FIND: u8 = 14;
 /// Added to [`FOLLOW`], [`EACH`], [`FIELDS`], [`WALK`] and [`RANGE`].
 const BY_KEY: u8 = 64;
 /// Added to [`WALK`].
@@ -211,6 +213,11 @@ impl Out {
                 let reverse = if range.keys.is_reverse { REVERSE } else { 0 };
                 self.byte(RANGE + by_key(&range.by_key) + reverse);
                 self.range(range);
+            }
+            Step::Find(Find { filter, count }) => {
+                self.byte(FIND);
+                self.text(filter);
+                self.word64(*count);
             }
             Step::Where(condition) => {
                 self.byte(WHERE);
@@ -394,6 +401,7 @@ impl Input<'_> {
             SKIP => Some(Step::Skip(self.word64()?)),
             TAKE => Some(Step::Take(self.word64()?)),
             SUFFIX => Some(Step::Suffix(self.text()?)),
+            FIND => Some(Step::Find(Find { filter: self.text()?, count: self.word64()? })),
             _ => None,
         }
     }

@@ -72,8 +72,8 @@ mod want;
 pub use outcome::{Column, Explain, Limit, Outcome, Skipped};
 pub use outcome_bytes::{OutcomeReader, OutcomeWriter};
 pub use plan::{
-    BadPlan, Bytes, Comparison, Condition, KeyRange, Limits, Objects, Plan, Range, Start, Step,
-    Test,
+    BadPlan, Bytes, Comparison, Condition, Find, KeyRange, Limits, Objects, Plan, Range, Start,
+    Step, Test,
 };
 pub use run::Run;
 pub use want::{Area, Fields, Given, LinkAt, LinkPlace, Object, Place, Value, Want};

@@ -65,6 +65,8 @@ pub const BATCH_VISITS: usize = 4096;
 pub const LIST_ELEMENTS: u32 = 100;
 /// Entries of one want for a range of an ordered tree: some leaves.
 pub const RANGE_ENTRIES: u32 = 100;
+/// Documents of one want for documents, at most: a step of a shard's search.
+pub const DOCUMENTS_AT_ONCE: u32 = 100;
 /// Objects of one want for objects, at most.
 pub const OBJECTS_AT_ONCE: u32 = 256;
 /// Least rows or objects that a run wants at once where a step needs few: some of them may be dropped.
@@ -78,6 +80,7 @@ pub const BYTES_AHEAD: usize = 4 << 20;
 
 const _: () = assert!(LIST_ELEMENTS as usize <= BATCH_VISITS);
 const _: () = assert!(RANGE_ENTRIES as usize <= BATCH_VISITS);
+const _: () = assert!(DOCUMENTS_AT_ONCE as usize <= BATCH_VISITS);
 const _: () = assert!(OBJECTS_AT_ONCE as usize <= BATCH_VISITS);
 const _: () = assert!(BATCH_WANTS <= ROWS_AHEAD);
 const _: () = assert!(MAX_PREFIX_BYTES + 512 <= MAX_PLAN_KEY_BYTES);

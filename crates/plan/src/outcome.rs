@@ -83,9 +83,9 @@ pub struct Explain {
     pub hops: u64,
     /// Items visited: one for each row that came to an item and needed its content.
     pub items: u64,
-    /// Lists and ordered trees visited.
+    /// Lists, ordered trees and collections visited.
     pub lists: u64,
-    /// Elements of lists and entries of ordered trees visited, and fields that FIELDS has taken.
+    /// Elements of lists, entries of ordered trees and documents visited, and fields that FIELDS has taken.
     pub elements: u64,
     /// Objects of trees visited.
     pub objects: u64,

@@ -86,6 +86,10 @@ pub enum Step {
     /// The item is an ordered tree: continues with a row for each entry of a range whose value is a link,
     /// in the order of the keys, or against it.
     Range(Range),
+    /// The item is a collection of documents: continues with a row for each document that matches a filter.
+    /// The document is the row's item until a step leaves it: its fields are those at its top, of a string the
+    /// string itself, of another value its JSON. None of them is a link.
+    Find(Find),
     /// Continues with all items within `depth` levels, breadth first and without the item itself. The
     /// next level of an item are the elements of the list that its field leads to: Follow, then Each.
     Walk {
@@ -146,6 +150,15 @@ pub struct Range {
     pub with_keys: bool,
     /// Values that are no links name keys too.
     pub by_key: bool,
+}
+
+/// The documents of a collection that a FIND takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Find {
+    /// A filter as MongoDB has it, as Extended JSON. Only the owner of the collection parses it.
+    pub filter: Bytes,
+    /// So many documents at most, at least one.
+    pub count: u64,
 }
 
 /// A part of the keys of an ordered tree, as users write them: of integers in decimal.
@@ -259,7 +272,9 @@ pub enum BadPlan {
     #[error("a key has at most {MAX_PLAN_KEY_BYTES} bytes")]
     LongKey,
     /// A name or value is longer than [`MAX_WORD_BYTES`].
-    #[error("a field's name and a value to compare with have at most {MAX_WORD_BYTES} bytes")]
+    #[error(
+        "a field's name, a value to compare with and a filter have at most {MAX_WORD_BYTES} bytes"
+    )]
     LongWord,
     /// The prefix is longer than [`MAX_PREFIX_BYTES`].
     #[error("a prefix of keys has at most {MAX_PREFIX_BYTES} bytes")]
@@ -282,6 +297,9 @@ pub enum BadPlan {
     /// A RANGE of none.
     #[error("RANGE takes at least 1 entry")]
     Entries,
+    /// A FIND of none.
+    #[error("FIND takes at least 1 document")]
+    Documents,
     /// A bound is longer than [`MAX_BOUND_BYTES`].
     #[error("a bound of RANGE has at most {MAX_BOUND_BYTES} bytes")]
     LongBound,
@@ -385,6 +403,10 @@ impl Step {
                 check_word(via)
             }
             Self::Range(range) => range.check(),
+            Self::Find(find) => {
+                demand(find.count > 0, BadPlan::Documents)?;
+                check_word(&find.filter)
+            }
             Self::Where(condition) => condition.check(),
             Self::Get(fields) => {
                 demand((1..=MAX_GET_FIELDS).contains(&fields.len()), BadPlan::Fields)?;

@@ -33,6 +33,17 @@ pub enum Want {
         /// So many, or all if there are fewer.
         count: u32,
     },
+    /// Documents of a collection: [`Given::Documents`].
+    Documents {
+        /// The collection.
+        place: Place,
+        /// Which of them.
+        filter: Bytes,
+        /// At most so many.
+        count: u32,
+        /// What the last answer gave to go on with; `None` at the beginning.
+        next: Option<Bytes>,
+    },
     /// Objects of a tree of places: [`Given::Objects`].
     Objects {
         /// The tree's key.
@@ -53,9 +64,10 @@ impl Want {
     /// from it.
     pub fn key(&self) -> &Bytes {
         match self {
-            Self::Item { place, .. } | Self::List { place, .. } | Self::Entries { place, .. } => {
-                &place.key
-            }
+            Self::Item { place, .. }
+            | Self::List { place, .. }
+            | Self::Entries { place, .. }
+            | Self::Documents { place, .. } => &place.key,
             Self::Objects { tree, .. } => tree,
         }
     }
@@ -128,6 +140,13 @@ pub enum Given {
         entries: Vec<(Bytes, Value)>,
         /// As many as were wanted: there may be more behind the last one.
         goes_on: bool,
+    },
+    /// Some of the wanted documents, perhaps none.
+    Documents {
+        /// The fields of each, in any order.
+        documents: Vec<Vec<(Bytes, Value)>>,
+        /// What the search goes on with; `None`: these were the last.
+        next: Option<Bytes>,
     },
     /// Objects of a tree.
     Objects {

@@ -56,6 +56,11 @@ pub fn answer(world: &World, want: &Want, random: &mut Random) -> Given {
             let goes_on = some.len() == *count as usize;
             Given::Entries { entries: some, goes_on }
         }
+        // Worlds have no collections.
+        Want::Documents { place, .. } => match world.things.get(&place.key) {
+            None => Given::Gone,
+            Some(_) => Given::OtherType,
+        },
         Want::Objects { tree, area, fields, count, next } => {
             let found = objects(world, tree, area);
             let Some(found) = found else { return Given::Gone };

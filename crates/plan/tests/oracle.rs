@@ -236,6 +236,7 @@ impl Oracle<'_> {
                     })
                 })
             }
+            Step::Find(_) => unreachable!("no generated plan has one"),
             Step::Walk { via, depth, once, by_key } => {
                 self.walk(number, columns, at, (via, *depth, *once, *by_key))
             }

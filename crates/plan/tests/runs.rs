@@ -270,3 +270,58 @@ fn wants_say_what_helps_and_only_what_is_used() {
 fn link_to(key: &str, hint: u64) -> Value {
     Value::Link { key: bytes(key), hint: Some(hint) }
 }
+
+#[test]
+fn documents_are_items_until_a_step_leaves_them() {
+    let plan =
+        plan("FROM KEYS 2 c d FIND {} COUNT 3 WHERE n > 1 GET name n FOLLOW at KEY GET size");
+    let Step::Find(find) = &plan.steps()[0] else { panic!() };
+    assert_eq!((&*find.filter, find.count), (&b"{}"[..], 3));
+    let mut run = Run::new(plan, 0, 0);
+    let document = |n: i32| {
+        let fields = [("n", n.to_string()), ("name", format!("no {n}")), ("at", format!("p{n}"))];
+        fields.map(|(name, text)| (bytes(name), Value::Plain(bytes(&text)))).to_vec()
+    };
+    let mut searches = Vec::new();
+    while run.outcome().is_none() {
+        for (number, want) in run.wants().to_vec().into_iter().enumerate() {
+            let given = match want {
+                Want::Documents { place, next, count, .. } => {
+                    searches.push((place.key.to_vec(), next.clone(), count));
+                    match (&*place.key, next.as_deref()) {
+                        (b"d", _) => Given::Gone,
+                        // A step of a search may find nothing, and go on.
+                        (_, None) => Given::Documents {
+                            documents: vec![document(1), document(2)],
+                            next: Some(bytes("one")),
+                        },
+                        (_, Some(b"one")) => {
+                            Given::Documents { documents: Vec::new(), next: Some(bytes("two")) }
+                        }
+                        _ => Given::Documents {
+                            documents: vec![document(3), document(4)],
+                            next: Some(bytes("three")),
+                        },
+                    }
+                }
+                Want::Item { place, .. } => {
+                    Given::Hash(vec![(bytes("size"), Value::Plain(place.key))])
+                }
+                other => panic!("{other:?}"),
+            };
+            assert!(run.give(number, given));
+        }
+    }
+    let outcome = run.into_outcome().unwrap();
+    let row = |n: i32| {
+        let texts = [format!("no {n}"), n.to_string(), format!("p{n}")];
+        texts.map(|text| Column::Text(bytes(&text))).to_vec()
+    };
+    assert_eq!((outcome.rows, outcome.limit), (vec![row(2), row(3)], None));
+    let explain = outcome.explain;
+    assert_eq!((explain.elements, explain.lists, explain.skipped.filtered), (3, 4, 1));
+    assert_eq!((explain.hops, explain.skipped.gone), (2, 1));
+    let of_c = searches.iter().filter(|(key, ..)| key == b"c");
+    let of_c: Vec<_> = of_c.map(|(_, next, count)| (next.as_deref(), *count)).collect();
+    assert_eq!(of_c, [(None, 3), (Some(&b"one"[..]), 1), (Some(&b"two"[..]), 1)]);
+}

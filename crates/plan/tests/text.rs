@@ -59,7 +59,7 @@ fn error(words: &str) -> String {
 
 #[test]
 fn errors_say_which_word_is_wrong_and_what_would_be_right() {
-    let step = "a step (FOLLOW, PATH, EACH, FIELDS, RANGE, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
+    let step = "a step (FOLLOW, PATH, EACH, FIELDS, RANGE, FIND, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
                 ONCE, SKIP, TAKE) or LIMIT";
     let after = |word: &str, expected: &str| format!("{word}: expected {expected}");
     let cases = [
@@ -156,6 +156,23 @@ fn a_range_has_the_bounds_of_its_words() {
         let expected = Range { keys: keys(key(from), key(to)), ..plain.clone() };
         assert_eq!(plan.steps(), [Step::Range(expected)]);
     }
+}
+
+#[test]
+fn a_find_has_a_filter_and_perhaps_a_number_of_documents() {
+    let words = |words: &str| -> Vec<String> { words.split(' ').map(str::to_owned).collect() };
+    for (text, count) in [("FIND {\"a\":1} COUNT 7", 7), ("FIND {\"a\":1}", u64::MAX)] {
+        let asked = words(&format!("FROM KEYS 1 c {text} GET a"));
+        let query = Query { plan: parse(&asked).unwrap().plan, explain: false };
+        let Step::Find(find) = &query.plan.steps()[0] else { panic!("{text}") };
+        assert_eq!((&*find.filter, find.count), (&b"{\"a\":1}"[..], count));
+        let printed = print(&query).into_iter().map(|word| String::from_utf8(word.to_vec()));
+        assert_eq!(printed.map(Result::unwrap).collect::<Vec<_>>(), asked);
+        let form = remora_plan::bytes::encode(&query.plan);
+        assert_eq!(remora_plan::bytes::decode(&form), Some(query.plan));
+    }
+    let none = words("FROM KEYS 1 c FIND {} COUNT 0");
+    assert_eq!(parse(&none), Err(TextError::Bad(BadPlan::Documents)));
 }
 
 #[test]

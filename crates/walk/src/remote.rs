@@ -9,7 +9,9 @@ mod step;
 mod wide;
 
 pub use cache::NodeCache;
-pub use step::{InStep, Rooted, fetch_rooted, fetch_wanted, follow, follow_rooted};
+pub use step::{
+    InStep, Rooted, fetch_rooted, fetch_wanted, fetch_wanted_rooted, follow, follow_rooted,
+};
 pub use wide::Wide;
 
 pub use remora_fabric::{RemoteAddress, Work};

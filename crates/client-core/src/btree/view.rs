@@ -21,7 +21,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{READ_RETRIES, SLOT_UNIT_BYTES};
 use remora_layout::node::{Home, NodeRef, NotANode};
-use remora_layout::record::{Mutable, RECORD_HEADER_BYTES, state_offset};
+use remora_layout::record::{Mutable, RECORD_HEADER_BYTES, State, state_offset};
 use remora_layout::tree::RootPlace;
 use remora_walk::remote::{NodeCache, Reads, Tally, Wide};
 use remora_walk::{End, Walk};
@@ -29,13 +29,33 @@ use remora_walk::{End, Walk};
 /// Leaves that a range reads at a time, at most.
 const MAX_LEAVES: usize = 16;
 
-/// Which keys hold the trees of a type.
+/// Where the header of a tree is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TreeOf {
-    /// The kind of their root records.
-    pub kind: Kind,
-    /// Where the tree's header begins in the root record's state.
-    pub header_at: usize,
+pub(crate) enum TreeOf {
+    /// In the root record of a key.
+    Key {
+        /// The kind of the record.
+        kind: Kind,
+        /// Where the header begins in the record's state.
+        header_at: usize,
+    },
+    /// In a record whose place the owner has told.
+    Told {
+        /// That place.
+        place: RootPlace,
+        /// The record's state while the tree lives.
+        while_in: State,
+    },
+}
+
+impl TreeOf {
+    /// The state of the root record while the tree lives.
+    const fn while_in(&self) -> State {
+        match self {
+            Self::Key { .. } => State::Live,
+            Self::Told { while_in, .. } => *while_in,
+        }
+    }
 }
 
 /// Events of the READs of a tree.
@@ -214,7 +234,13 @@ impl BtreeView {
         cost: &mut Counts,
     ) -> Result<Option<Known>, Error> {
         if self.known.is_none() {
-            self.look_up(core, cost)?;
+            match self.of {
+                TreeOf::Key { kind, header_at } => self.look_up(core, (kind, header_at), cost)?,
+                TreeOf::Told { place, .. } => {
+                    let header = self.read_header(core, place, cost)?;
+                    self.known = header.map(|header| Known { place, header });
+                }
+            }
         }
         Ok(self.known)
     }
@@ -232,10 +258,15 @@ impl BtreeView {
     }
 
     /// Finds the tree's root record by its key, if the owner need not be asked.
-    fn look_up(&mut self, core: &mut Core, cost: &mut Counts) -> Result<(), Error> {
+    fn look_up(
+        &mut self,
+        core: &mut Core,
+        (kind, header_at): (Kind, usize),
+        cost: &mut Counts,
+    ) -> Result<(), Error> {
         let (endpoint, directory) = (&mut core.asker.endpoint, &mut core.directory);
         let at = (&*self.key, self.hash, self.shard);
-        let (found, _) = find_record((endpoint, directory), at, self.of.kind, cost)?;
+        let (found, _) = find_record((endpoint, directory), at, kind, cost)?;
         let Some(found) = found.filter(|found| found.kind.is_root()) else { return Ok(()) };
         // The record's class, with the header behind the key, has landed.
         let endpoint = &core.asker.endpoint;
@@ -243,13 +274,14 @@ impl BtreeView {
         let verified = found.record(record);
         let pointer = verified.pointer;
         let key_bytes = pointer.length as usize - RECORD_HEADER_BYTES - verified.value.len();
-        let from = state_offset(key_bytes) + self.of.header_at;
+        let from = state_offset(key_bytes) + header_at;
         let slot = pointer.slot + (from / SLOT_UNIT_BYTES) as u32;
         let at = NodeRef { slot, generation: pointer.generation };
         let place = RootPlace { record: pointer.slot, at };
         let home = core.directory.shards[self.shard].home();
         let bytes = record.get(..from + ORDERED_ROOT_BYTES);
-        let root = bytes.and_then(|bytes| verify_ordered_root(place, bytes, home).ok());
+        let root =
+            bytes.and_then(|bytes| verify_ordered_root(place, bytes, home, State::Live).ok());
         self.known = root.map(|(header, _)| Known { place, header });
         Ok(())
     }
@@ -330,7 +362,8 @@ impl BtreeView {
     ) -> Result<Option<Walked<F>>, Error> {
         let (home, _) = self.region(core);
         let landed = core.asker.endpoint.landed(from, bytes);
-        let (header, mutable) = match verify_ordered_root(known.place, landed, home) {
+        let while_in = self.of.while_in();
+        let (header, mutable) = match verify_ordered_root(known.place, landed, home, while_in) {
             Ok(root) => root,
             Err(NotANode::Dead) => return Ok(Some(Walked::Gone)),
             Err(NotANode::Torn) => match self.read_root(core, known.place, cost)? {
@@ -369,7 +402,8 @@ impl BtreeView {
         for _ in 0..=READ_RETRIES {
             endpoint.fetch(self.shard as u32, from, bytes)?;
             cost.fetched(1, 0, bytes as u64);
-            match verify_ordered_root(place, endpoint.landed(0, bytes), home) {
+            let while_in = self.of.while_in();
+            match verify_ordered_root(place, endpoint.landed(0, bytes), home, while_in) {
                 Ok(root) => return Ok(Some(root)),
                 Err(NotANode::Torn) => cost.retries += 1,
                 Err(NotANode::Dead) => return Ok(None),

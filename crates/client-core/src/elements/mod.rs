@@ -171,6 +171,22 @@ impl<E: Readable> OpenObject<E> {
         matches!(self.held, Held::Whole(_))
     }
 
+    /// The known object with parts, and the number of its region.
+    pub(crate) fn parts(&self) -> Option<(&ObjectRef, u32)> {
+        match &self.held {
+            Held::Parts { object, .. } => Some((object, self.shard as u32)),
+            _ => None,
+        }
+    }
+
+    /// Where an element of the known object with parts lies.
+    pub(crate) fn part(&self, name: &[u8]) -> Option<RemotePointer> {
+        match &self.held {
+            Held::Parts { object, elements } => elements.get(&object.hash(name).0).copied(),
+            _ => None,
+        }
+    }
+
     /// Forgets where it lies.
     pub(crate) fn forget(&mut self) {
         self.held = Held::Unknown;
@@ -178,7 +194,7 @@ impl<E: Readable> OpenObject<E> {
 
     /// Keeps where an element of the present object with parts lies. If there are too many, it discards
     /// all and starts again, as with the records of trees.
-    fn keep(&mut self, name: &[u8], pointer: RemotePointer) {
+    pub(crate) fn keep(&mut self, name: &[u8], pointer: RemotePointer) {
         if let Held::Parts { object, elements } = &mut self.held {
             if elements.len() == MAX_KEPT_RECORDS {
                 elements.clear();

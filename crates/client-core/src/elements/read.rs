@@ -190,7 +190,7 @@ impl<E: Readable> OpenObject<E> {
     }
 
     /// Finds an object's record by its key, and learns its content. False if only the owner knows.
-    fn find(
+    pub(crate) fn find(
         &mut self,
         endpoint: &mut Endpoint,
         directory: &mut Directory,

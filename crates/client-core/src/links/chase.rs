@@ -10,8 +10,8 @@ use crate::counts::Counts;
 use crate::error::Error;
 use crate::in_step::{Walking, walk_in_step};
 use crate::path::{Path, ServedBy};
-use crate::read::{doubt, follow_lookup};
-use remora_arena::{CLASSES, class_bytes, class_for};
+use crate::read::{doubt, follow_lookup, hint_of};
+use remora_arena::{CLASSES, class_bytes};
 use remora_fabric::Link as _;
 use remora_index::hash::{Found, Lookup};
 use remora_layout::bucket::BucketSlot;
@@ -97,16 +97,7 @@ impl Beginning {
         match self {
             Self::Hint(word) => word,
             Self::Bucket => 0,
-            Self::Cached(RemotePointer { slot, length, generation, .. }) => {
-                let class = class_for(length as usize);
-                let word = |class| BucketSlot {
-                    slot,
-                    class,
-                    generation_low: generation as u8,
-                    signature: hash.signature(),
-                };
-                class.map_or(0, |class| word(class).to_word())
-            }
+            Self::Cached(pointer) => hint_of(pointer, hash),
         }
     }
 

@@ -29,7 +29,7 @@ use remora_walk::Walk;
 use std::ops::Bound;
 
 /// An ordered tree is all that its key holds.
-const ORDERED: TreeOf = TreeOf { kind: Kind::ORDERED, header_at: 0 };
+const ORDERED: TreeOf = TreeOf::Key { kind: Kind::ORDERED, header_at: 0 };
 
 /// The value of a key of a tree, and how it was fetched.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,6 +5,7 @@
 //! one that only the server can answer, the whole plan is asked, from the beginning.
 
 mod asked;
+mod documents;
 mod lists;
 mod objects;
 mod ordered;
@@ -95,6 +96,7 @@ fn shape(plan: &Plan) -> (u8, u64) {
         Step::Suffix(_) => 12,
         Step::Fields { .. } => 13,
         Step::Range(range) => 256 + range.count.ilog2(),
+        Step::Find(find) => 384 + find.count.ilog2(),
     };
     let mix = |sum: u32, number: u32| (sum ^ number).wrapping_mul(0x9e37_79b1).rotate_left(13);
     let shape = plan.steps().iter().map(step).fold(mix(1, start), mix);

@@ -2,7 +2,7 @@
 
 use super::lists::{self, Chain};
 use super::views::PlanTrees;
-use super::{objects, ordered};
+use super::{documents, objects, ordered};
 use crate::core::Core;
 use crate::counts::Counts;
 use crate::error::Error;
@@ -69,6 +69,10 @@ fn batch(
                     return Ok(None);
                 };
                 given[number] = Some(entries);
+                continue;
+            }
+            Want::Documents { .. } => {
+                given[number] = documents::ask(core, want)?;
                 continue;
             }
             Want::Objects { .. } => {

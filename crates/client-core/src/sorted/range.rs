@@ -23,7 +23,7 @@ use remora_walk::Walk;
 use std::ops::Bound;
 
 /// The tree of a sorted set lies behind that of its places.
-const SORTED: TreeOf = TreeOf { kind: Kind::SORTED_SET, header_at: SORTED_TREE_AT };
+const SORTED: TreeOf = TreeOf::Key { kind: Kind::SORTED_SET, header_at: SORTED_TREE_AT };
 
 /// Bounds of keys.
 type Keys = (Bound<Vec<u8>>, Bound<Vec<u8>>);

@@ -80,6 +80,18 @@ impl ObjectRef {
         Some(Lookup::begin(name, self.hash(name), kind, table))
     }
 
+    /// The same, from a word that perhaps names the part ([`Lookup::begin_at`]).
+    pub fn begin_at<'k>(&self, name: &'k [u8], kind: Kind, word: u64) -> Option<Lookup<'k>> {
+        let table = self.table.as_ref()?;
+        Some(Lookup::begin_at(name, self.hash(name), kind, table, word))
+    }
+
+    /// Offset of a word so many bytes behind the beginning of the state of the root record, of a key of so
+    /// many bytes.
+    pub fn state_word(&self, key_bytes: usize, at: usize) -> u64 {
+        self.slot as u64 * SLOT_UNIT_BYTES as u64 + (state_offset(key_bytes) + at) as u64
+    }
+
     /// The range to fetch behind each part: offset and bytes.
     pub fn root_range(&self) -> (u64, usize) {
         (self.slot as u64 * SLOT_UNIT_BYTES as u64, ROOT_WORDS_BYTES)

@@ -26,6 +26,7 @@ impl Batch {
             Want::Item { .. } => 1,
             Want::List { count, .. }
             | Want::Entries { count, .. }
+            | Want::Documents { count, .. }
             | Want::Objects { count, .. } => count as usize,
         };
         self.wants.push(want);

@@ -1,5 +1,6 @@
 //! From the steps of a plan to the stages of a run.
 
+use super::documents::Documents;
 use super::each::Each;
 use super::objects::Search;
 use super::range::Entries;
@@ -54,6 +55,7 @@ fn work(steps: &[Step], memory: (u64, u64)) -> Work {
         Step::GetLevel => Work::GetLevel,
         Step::Each { by_key } => Work::Each(Each::new(*by_key, (0, -1))),
         Step::Range(range) => Work::Entries(Entries::new(range.clone())),
+        Step::Find(find) => Work::Documents(Documents::new(find.clone())),
         Step::Fields { by_key } => content(Act::Fields { by_key: *by_key, next: 0 }),
         Step::Walk { via, depth, once, by_key } => {
             let walk = Walk::new(via, (*depth, *once, *by_key), memory);
@@ -79,7 +81,7 @@ fn needed(steps: &[Step]) -> Fields {
                 names.insert(field.clone());
                 break;
             }
-            Step::Each { .. } | Step::Range(_) | Step::Suffix(_) => break,
+            Step::Each { .. } | Step::Range(_) | Step::Find(_) | Step::Suffix(_) => break,
             Step::GetKey | Step::GetLevel | Step::Once | Step::Skip(_) | Step::Take(_) => {}
         }
     }

@@ -5,6 +5,7 @@
 
 mod batch;
 mod compile;
+mod documents;
 mod each;
 mod objects;
 mod range;

@@ -1,5 +1,6 @@
 //! What a step does with one row.
 
+use super::documents::Documents;
 use super::each::Each;
 use super::objects::Search;
 use super::range::Entries;
@@ -17,6 +18,7 @@ pub(super) enum Work {
     Content(ContentWork),
     Each(Each),
     Entries(Entries),
+    Documents(Documents),
     Objects(Box<Search>),
     Walk(Box<dyn Nested>),
     Suffix(Bytes),
@@ -61,6 +63,7 @@ impl Work {
             Self::Content(work) => return work.take(row, out),
             Self::Each(each) => return each.take(row, fetch, out),
             Self::Entries(entries) => return entries.take(row, fetch, out),
+            Self::Documents(documents) => return documents.take(row, fetch, out),
             Self::Objects(search) => return search.take(row, fetch, out),
             Self::Walk(walk) => return walk.take(row, out),
             Self::Once(remembered) => return once(remembered, row, out),
@@ -95,6 +98,7 @@ impl Work {
             Self::Content(work) => work.want(row),
             Self::Each(each) => each.want(row, is_first),
             Self::Entries(entries) => entries.want(row, is_first),
+            Self::Documents(documents) => documents.want(row, is_first),
             Self::Objects(search) => search.want(),
             _ => None,
         }

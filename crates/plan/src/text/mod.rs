@@ -9,7 +9,8 @@
 //! step    FOLLOW field [KEY]             PATH field.field... [KEY]
 //!         EACH [KEY]                     WALK field depth [REPEAT] [KEY]
 //!         FIELDS [KEY]                   RANGE min max [REV] [COUNT count] [WITHKEYS] [KEY]
-//!         SUFFIX text                    ONCE
+//!         SUFFIX text                    FIND filter [COUNT count]
+//!         ONCE
 //!         WHERE condition
 //!         GET field [field ...]          GETKEY          GETALL          GETLEVEL
 //!         SKIP rows                      TAKE rows
@@ -95,9 +96,9 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Words that end the fields of a GET.
-const CLAUSES: [&str; 16] = [
-    "FOLLOW", "PATH", "EACH", "FIELDS", "RANGE", "WALK", "SUFFIX", "WHERE", "GET", "GETKEY",
-    "GETALL", "GETLEVEL", "ONCE", "SKIP", "TAKE", "LIMIT",
+const CLAUSES: [&str; 17] = [
+    "FOLLOW", "PATH", "EACH", "FIELDS", "RANGE", "FIND", "WALK", "SUFFIX", "WHERE", "GET",
+    "GETKEY", "GETALL", "GETLEVEL", "ONCE", "SKIP", "TAKE", "LIMIT",
 ];
 
 fn is_clause(word: &[u8]) -> bool {

@@ -2,15 +2,15 @@
 
 use super::{ESCAPE, Query, TextError, is_clause};
 use crate::plan::{
-    BadPlan, Bytes, Comparison, Condition, KeyRange, Limits, Objects, Plan, Range, Start, Step,
-    Test,
+    BadPlan, Bytes, Comparison, Condition, Find, KeyRange, Limits, Objects, Plan, Range, Start,
+    Step, Test,
 };
 use remora_layout::integer;
 use remora_layout::rect::Rect;
 use std::ops::Bound;
 
 const START: &str = "KEYS, LIST, WINDOW or NEAREST";
-const STEP: &str = "a step (FOLLOW, PATH, EACH, FIELDS, RANGE, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, \
+const STEP: &str = "a step (FOLLOW, PATH, EACH, FIELDS, RANGE, FIND, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, \
                     GETLEVEL, ONCE, SKIP, TAKE) or LIMIT";
 const TEST: &str = "EXISTS, MISSING, =, !=, <, <=, > or >=";
 const LIMIT: &str = "VISITS, ROWS, BYTES, REMEMBERED or MS";
@@ -192,6 +192,11 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
         }
         if self.accept("RANGE") {
             return Ok(Step::Range(self.range()?));
+        }
+        if self.accept("FIND") {
+            let filter = self.next("a filter")?;
+            let count = if self.accept("COUNT") { self.number()? } else { u64::MAX };
+            return Ok(Step::Find(Find { filter, count }));
         }
         if self.accept("WALK") {
             let (via, depth) = (self.next(FIELD)?, self.small(BadPlan::Depth)?);

@@ -1,7 +1,7 @@
 //! From plans to words.
 
 use super::{ESCAPE, Query, is_clause};
-use crate::plan::{Bytes, Comparison, Condition, Limits, Objects, Range, Start, Step, Test};
+use crate::plan::{Bytes, Comparison, Condition, Find, Limits, Objects, Range, Start, Step, Test};
 use std::ops::Bound;
 
 /// The words that say a plan: [`super::parse`] makes the same plan of them. Limits that the plan has
@@ -107,6 +107,14 @@ impl Words {
                 self.flag("KEY", *by_key);
             }
             Step::Range(range) => self.range(range),
+            Step::Find(Find { filter, count }) => {
+                self.say("FIND");
+                self.bytes(filter);
+                if *count < u64::MAX {
+                    self.say("COUNT");
+                    self.say(count);
+                }
+            }
             Step::Walk { via, depth, once, by_key } => {
                 self.say("WALK");
                 self.bytes(via);

@@ -89,6 +89,32 @@ pub enum CollectionCommand<'a> {
     /// What the collection is: a document with `options`, `indexes`, their descriptions, `count`, `size`, the bytes of all
     /// documents, `storageSize` and `indexSizes`. `NotFound` without one.
     Describe,
+    /// What a client needs to read the indexes. `number` is their version
+    /// ([`remora_layout::collection`]). The value is a document with `indexes`, those that searches may use, that of
+    /// the `_id` first: each a document with its `spec`, `multikey`, the fields that had several values by their
+    /// bits, and where its tree lies: `record`, the slot of the record that has the header, `at`, that of the header,
+    /// and `generation`. The first one is that of the collection's root record. `NotFound` without a collection.
+    Indexes,
+    /// Documents that match a filter, as plans take them: some of them. `number` is that of the documents. The value
+    /// is a list ([`split_rows`]): the place where the next step begins, empty at the end, and of each document its
+    /// fields: names and texts, as a list. The text of a string is the string, that of another value is JSON.
+    /// `NotFound` without a collection.
+    Rows {
+        /// The filter, as Extended JSON.
+        filter: &'a [u8],
+        /// Where the last step ended; empty at first.
+        at: &'a [u8],
+        /// So many at most.
+        count: u32,
+    },
+}
+
+/// The place where the next step begins, empty at the end, and the fields of the documents, of the value of a
+/// reply to [`CollectionCommand::Rows`].
+pub fn split_rows(value: &[u8]) -> Option<(&[u8], impl Iterator<Item = Items<'_>>)> {
+    let mut items = Items::parse(value)?.iter();
+    let next = items.next()??;
+    Some((next, items.flatten().filter_map(Items::parse)))
 }
 
 /// Numbers of the operations.
@@ -103,6 +129,8 @@ mod op {
     pub const CREATE_INDEX: u8 = 7;
     pub const DROP_INDEX: u8 = 8;
     pub const DESCRIBE: u8 = 9;
+    pub const INDEXES: u8 = 10;
+    pub const ROWS: u8 = 11;
 }
 
 /// Flag of an insertion: nothing is added behind a failure.
@@ -145,13 +173,14 @@ fn some(list: &[u8]) -> Result<Items<'_>, Status> {
 
 impl<'a> Operation<'a> for CollectionCommand<'a> {
     const KIND: Kind = Kind::COLLECTION;
-    const COUNT: u8 = op::DESCRIBE + 1;
+    const COUNT: u8 = op::ROWS + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
         let known = if op == op::INSERT { ORDERED } else { 0 };
-        let uses_value = op != op::DESCRIBE;
-        if flags & !known != 0 || argument != 0 || value.is_empty() == uses_value {
+        let uses_value = !matches!(op, op::DESCRIBE | op::INDEXES);
+        let has_argument = argument != 0 && op != op::ROWS;
+        if flags & !known != 0 || has_argument || value.is_empty() == uses_value {
             return Err(Status::Malformed);
         }
         Ok(match op {
@@ -168,11 +197,27 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
             op::DROP_INDEX if value.len() > MAX_INDEX_NAME_BYTES => return Err(Status::TooLarge),
             op::DROP_INDEX => Self::DropIndex { name: value },
             op::DESCRIBE => Self::Describe,
+            op::INDEXES => Self::Indexes,
+            op::ROWS => {
+                let mut parts = some(value)?.iter().flatten();
+                let (Some(filter), Some(at), None) = (parts.next(), parts.next(), parts.next())
+                else {
+                    return Err(Status::Malformed);
+                };
+                let count = u32::try_from(argument).ok().filter(|count| *count > 0);
+                Self::Rows { filter, at, count: count.ok_or(Status::Malformed)? }
+            }
             _ => return Err(Status::Malformed),
         })
     }
 
-    fn encode<'s>(&'s self, _scratch: &'s mut Vec<u8>) -> Encoded<'s> {
+    fn encode<'s>(&'s self, scratch: &'s mut Vec<u8>) -> Encoded<'s> {
+        if let Self::Rows { filter, at, count } = *self {
+            scratch.clear();
+            Items::push(scratch, filter);
+            Items::push(scratch, at);
+            return Encoded { op: op::ROWS, flags: 0, argument: count.into(), value: scratch };
+        }
         let (op, flags, value): (u8, u8, &[u8]) = match *self {
             Self::Create { options } => (op::CREATE, 0, options),
             Self::SetOptions { options } => (op::SET_OPTIONS, 0, options),
@@ -186,6 +231,7 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
             Self::CreateIndex { request } => (op::CREATE_INDEX, 0, request),
             Self::DropIndex { name } => (op::DROP_INDEX, 0, name),
             Self::Describe => (op::DESCRIBE, 0, &[]),
+            Self::Indexes | Self::Rows { .. } => (op::INDEXES, 0, &[]),
         };
         Encoded { op, flags, argument: 0, value }
     }
@@ -196,14 +242,14 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
             Self::Insert { .. } | Self::Put { .. } => "doc.insert",
             Self::Remove { .. } => "doc.del",
             Self::Write { .. } => "doc.update",
-            Self::Find { .. } => "doc.find",
+            Self::Find { .. } | Self::Indexes | Self::Rows { .. } => "doc.find",
             Self::CreateIndex { .. } | Self::DropIndex { .. } => "doc.index",
             Self::Describe => "doc.info",
         }
     }
 
     fn is_write(&self) -> bool {
-        !matches!(self, Self::Find { .. } | Self::Describe)
+        !matches!(self, Self::Find { .. } | Self::Describe | Self::Indexes | Self::Rows { .. })
     }
 
     fn grows(&self) -> bool {
@@ -235,6 +281,9 @@ mod tests {
             CollectionCommand::CreateIndex { request: EMPTY },
             CollectionCommand::DropIndex { name: b"a_1" },
             CollectionCommand::Describe,
+            CollectionCommand::Indexes,
+            CollectionCommand::Rows { filter: b"{}", at: b"", count: 1 },
+            CollectionCommand::Rows { filter: b"{}", at: b"there", count: u32::MAX },
         ];
         for command in commands {
             let mut scratch = Vec::new();
@@ -246,7 +295,9 @@ mod tests {
                     assert_eq!(other.encode(&mut scratch).flags, flags, "{command:?}");
                 }
             }
-            assert!(CollectionCommand::decode(Encoded { argument: 1, ..encoded }).is_err());
+            if !matches!(command, CollectionCommand::Rows { .. }) {
+                assert!(CollectionCommand::decode(Encoded { argument: 1, ..encoded }).is_err());
+            }
         }
     }
 

@@ -12,11 +12,14 @@
 //!                                                its id, and the values of the wanted fields
 //!           7 NO_MORE_NEAREST                    -
 //!           8 ENTRIES                            1 if there may be more 1 | keys and values, as Items
+//!           9 DOCUMENTS                          where the next step begins, and for each document its
+//!                                                fields, as `split_rows` takes them
 //! ```
 
 use remora_layout::packed::Field;
 use remora_plan::{Bytes, Fields, Given, Object, Value, Want};
 use remora_protocol::Items;
+use remora_protocol::collection::split_rows;
 
 /// What an answer is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,9 +34,10 @@ pub enum What {
     Objects,
     NoMoreNearest,
     Entries,
+    Documents,
 }
 
-const ALL: [What; 9] = [
+const ALL: [What; 10] = [
     What::Gone,
     What::Other,
     What::Text,
@@ -43,6 +47,7 @@ const ALL: [What; 9] = [
     What::Objects,
     What::NoMoreNearest,
     What::Entries,
+    What::Documents,
 ];
 
 /// Appends an answer with this body.
@@ -80,6 +85,12 @@ pub fn given(want: &Want, (what, body): (What, &[u8])) -> Option<Given> {
         (What::Entries, _) => {
             let (goes_on, items) = body.split_first()?;
             Given::Entries { entries: pairs_of(items)?, goes_on: *goes_on == 1 }
+        }
+        (What::Documents, _) => {
+            let (next, documents) = split_rows(body)?;
+            let documents = documents.map(|fields| pairs_of(fields.bytes()));
+            let next = (!next.is_empty()).then(|| next.into());
+            Given::Documents { documents: documents.collect::<Option<_>>()?, next }
         }
         (What::List, _) => {
             let (total, items) = body.split_first_chunk()?;

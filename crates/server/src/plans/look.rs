@@ -12,6 +12,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_NEAREST, PLAN_TURN_WORK, STREAM_PIECE_BYTES};
 use remora_plan::{self as plan, Bytes, Fields, Want};
+use remora_protocol::collection::CollectionCommand;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::ListCommand;
 use remora_protocol::message::Status;
@@ -89,7 +90,7 @@ impl LookWork {
         let work = |(_, want): &(KeyHash, Want)| match want {
             Want::Item { .. } => 1,
             Want::List { count, .. } | Want::Entries { count, .. } => *count as usize,
-            Want::Objects { .. } => SMALL_WORK,
+            Want::Objects { .. } | Want::Documents { .. } => SMALL_WORK,
         };
         self.look.wants.iter().map(work).sum::<usize>() <= SMALL_WORK
     }
@@ -148,6 +149,11 @@ impl LookWork {
                 let sought = Sought::Objects { area, skip, count: *count as usize };
                 self.seek(shard, (tree, hash), &sought, now)
             }
+            Want::Documents { place, filter, count, next } => {
+                let (at, count) = (next.as_deref().unwrap_or_default(), *count);
+                let rows = CollectionCommand::Rows { filter, at, count };
+                self.documents(shard, (&place.key, hash), rows, now)
+            }
             Want::Entries { place, range, count } => {
                 let from = range.from.as_ref().map(|key| &**key);
                 let bounds = OrderedRange { from, to: range.to.as_ref().map(|key| &**key) };
@@ -156,6 +162,26 @@ impl LookWork {
                 self.seek(shard, (&place.key, hash), &sought, now)
             }
         }
+    }
+
+    /// Documents of a collection: one step of a search.
+    fn documents<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        (key, hash): (&Bytes, KeyHash),
+        rows: CollectionCommand<'_>,
+        now: Now,
+    ) -> Result<Step, Status> {
+        let command = Command::Of { key, request: rows.request() };
+        let Reply { status, value, wait, .. } = shard.execute(&command, hash, now);
+        self.wait = self.wait.max(wait);
+        match status {
+            Status::Ok => push(&mut self.answers, What::Documents, &[value.unwrap_or_default()]),
+            Status::NotFound => push(&mut self.answers, What::Gone, &[]),
+            Status::WrongType => push(&mut self.answers, What::Other, &[]),
+            status => return Err(status),
+        }
+        Ok(Step::Done)
     }
 
     /// A short command about the key; its number, or the refusal.

@@ -179,6 +179,7 @@ impl Running {
             Given::List { elements, .. } => elements.len(),
             Given::Entries { entries, .. } => entries.len(),
             Given::Objects { objects, .. } => objects.len(),
+            Given::Documents { documents, .. } => documents.len(),
             _ => 1,
         };
         for number in numbers {

@@ -48,10 +48,41 @@ struct Outgoing {
     reply: Vec<u8>,
     /// Sequence that the reply waits for.
     wait: u64,
-    download: Download,
+    from: Source,
     /// The buffer that receives it.
     name: BufferName,
     sent: usize,
+}
+
+/// Where a value on its way lies.
+enum Source {
+    /// In the shard's memory.
+    Download(Download),
+    /// Here: it was made for this reply.
+    Made(Vec<u8>),
+}
+
+impl Source {
+    fn len(&self) -> usize {
+        match self {
+            Self::Download(download) => download.len(),
+            Self::Made(bytes) => bytes.len(),
+        }
+    }
+
+    /// Bytes of it that are held here.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Download(_) => 0,
+            Self::Made(bytes) => bytes.len(),
+        }
+    }
+
+    fn end<J: Journal>(self, shard: &mut Shard<J>, now: Now) {
+        if let Self::Download(download) = self {
+            shard.end_download(download, now);
+        }
+    }
 }
 
 /// An item that waits to be sent to one session of the client. Most are replies: an item takes
@@ -129,7 +160,7 @@ pub struct Large {
     spare: Vec<VecDeque<Item>>,
     /// Sequence up to which replies may go.
     durable: u64,
-    /// Replies in `outgoing`, their bytes, and the other items there.
+    /// Replies in `outgoing`, their bytes and those of values that were made for one, and the other items there.
     held: usize,
     held_bytes: usize,
     streams: usize,
@@ -237,8 +268,20 @@ impl Large {
         download: Download,
         name: BufferName,
     ) {
-        let value = Outgoing { reply, wait, download, name, sent: 0 };
-        self.push(session, Item::Value(Box::new(value)));
+        let from = Source::Download(download);
+        self.push(session, Item::Value(Box::new(Outgoing { reply, wait, from, name, sent: 0 })));
+    }
+
+    /// The same of a value that was made for the reply. While it is held, it counts as held replies do.
+    pub fn send_made(
+        &mut self,
+        session: u16,
+        (reply, wait): (Vec<u8>, u64),
+        value: Vec<u8>,
+        name: BufferName,
+    ) {
+        let from = Source::Made(value);
+        self.push(session, Item::Value(Box::new(Outgoing { reply, wait, from, name, sent: 0 })));
     }
 
     /// Queues the rest of a search.
@@ -291,7 +334,11 @@ impl Large {
                 by(&mut self.held, 1);
                 by(&mut self.held_bytes, reply.len());
             }
-            Item::Value(_) | Item::Search(_) | Item::Command(_) => by(&mut self.streams, 1),
+            Item::Value(value) => {
+                by(&mut self.streams, 1);
+                by(&mut self.held_bytes, value.from.held_bytes());
+            }
+            Item::Search(_) | Item::Command(_) => by(&mut self.streams, 1),
             Item::Plan(plan) => {
                 let bytes = plan.most_bytes;
                 by(&mut self.plans.0, 1);
@@ -331,7 +378,13 @@ impl Large {
         let Some((session, mut items)) = next else { return Ok(None) };
         self.has_sent = true;
         if let Some(Item::Value(value)) = items.front_mut() {
-            let piece = shard.piece(&value.download, value.sent, STREAM_PIECE_BYTES);
+            let piece = match &value.from {
+                Source::Download(download) => shard.piece(download, value.sent, STREAM_PIECE_BYTES),
+                Source::Made(bytes) => {
+                    let rest = &bytes[value.sent..];
+                    &rest[..rest.len().min(STREAM_PIECE_BYTES)]
+                }
+            };
             link.post_to_named(WRITE_ID, &value.name, value.sent, piece);
             value.sent += piece.len();
             // Bounded by the posted operations.
@@ -363,7 +416,7 @@ impl Large {
             self.count(&item, false);
             let kept = match item {
                 Item::Value(value) if value.is_sent() => {
-                    shard.end_download(value.download, now);
+                    value.from.end(shard, now);
                     Item::Reply(value.reply, value.wait)
                 }
                 Item::Reply(reply, wait) if wait <= self.durable => {
@@ -458,7 +511,7 @@ impl Large {
         for (_, items) in self.outgoing.drain(..) {
             for item in items {
                 if let Item::Value(value) = item {
-                    shard.end_download(value.download, now);
+                    value.from.end(shard, now);
                 }
             }
         }
@@ -467,7 +520,7 @@ impl Large {
 
 impl Outgoing {
     fn is_sent(&self) -> bool {
-        self.sent >= self.download.len()
+        self.sent >= self.from.len()
     }
 }
 

@@ -584,10 +584,7 @@ impl RingSession {
                 if bytes <= MAX_INLINE_BYTES {
                     return self.reply(&reply, id);
                 }
-                // A reply that is too long for a frame is requested in parts.
-                let refusal = Reply::status(Status::NeedsBuffer);
-                let refusal = Reply { number: bytes as i64, wait: reply.wait, ..refusal };
-                return self.reply(&refusal, id);
+                return self.reply_made(&reply, id, buffer);
             }
             Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
         };

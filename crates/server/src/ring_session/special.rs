@@ -146,6 +146,28 @@ impl RingSession {
         }
     }
 
+    /// Answers with a value that fits no frame and was made for this reply: into the buffer that the request
+    /// named, or it is refused.
+    pub(super) fn reply_made(
+        &mut self,
+        reply: &Reply<'_>,
+        id: u32,
+        buffer: Option<BufferName>,
+    ) -> Result<(), SessionError> {
+        let value = reply.value.unwrap_or_default();
+        let Some(name) = buffer.filter(|name| name.bytes.get() as usize >= value.len()) else {
+            let refusal = Reply::status(Status::NeedsBuffer);
+            let refusal = Reply { number: value.len() as i64, wait: reply.wait, ..refusal };
+            return self.reply(&refusal, id);
+        };
+        let mut header = self.replies.header(&Reply { value: None, ..*reply }, id);
+        header.flags = IN_BUFFER;
+        header.value_bytes = (value.len() as u32).into();
+        let header = (header.as_bytes().to_vec(), reply.wait);
+        self.large.send_made(session_of(id), header, value.to_vec(), name);
+        Ok(())
+    }
+
     /// Whether there are uploads for [`RingSession::abandon_stalled`].
     pub fn may_stall(&self) -> bool {
         !self.uploads.is_empty()

@@ -120,6 +120,55 @@ impl<W: Walk> InStep<W> {
     }
 }
 
+/// As [`fetch_wanted`], for parts of one object in one region: behind the wants it reads ranges of the
+/// object's root, offsets and bytes. The wants have up to `most_bytes` together, or there is one: those that
+/// do not fit wait. Returns how many of the walks, from the first one on, are to be fed, and where the root's
+/// ranges landed, one behind the other.
+///
+/// # Errors
+/// The link has failed.
+pub fn fetch_wanted_rooted<W: Walk, R: Reads>(
+    walks: &mut [InStep<W>],
+    (region, root): (u32, &[(u64, usize)]),
+    most_bytes: usize,
+    reads: &mut R,
+    cost: &mut impl Tally,
+) -> Result<(usize, usize), R::Error> {
+    let mut works = std::mem::take(reads.works());
+    works.clear();
+    let (mut landing, mut fetched, mut fed) = (0, 0, 0);
+    for one in walks {
+        one.want = one.want.take().or_else(|| one.walk.next_want());
+        let bytes = one.want.as_ref().map_or(0, |want| want.bytes);
+        if fed > 0 && landing + bytes > most_bytes {
+            break;
+        }
+        fed += 1;
+        one.landing = landing;
+        let Some(Want { offset, bytes, .. }) = one.want else { continue };
+        let from = RemoteAddress { region, offset };
+        works.push(Work::Read { id: works.len() as u64, from, into: landing, bytes });
+        landing += bytes.next_multiple_of(CACHE_LINE_BYTES);
+        fetched += bytes as u64;
+    }
+    let (nodes, root_at) = (works.len() as u64, landing);
+    for &(offset, bytes) in root {
+        let from = RemoteAddress { region, offset };
+        works.push(Work::Read { id: works.len() as u64, from, into: landing, bytes });
+        landing += bytes;
+        fetched += bytes as u64;
+    }
+    reads.reserve(landing);
+    reads.post(&works);
+    let posted = works.len();
+    *reads.works() = works;
+    for _ in 0..posted {
+        reads.next()?;
+    }
+    cost.fetched(1, nodes, fetched);
+    Ok((fed, root_at))
+}
+
 /// One batch of READs for the next want of each walk.
 ///
 /// # Errors

@@ -84,7 +84,10 @@ impl Collections {
         let request = CollectionCommand::CreateIndex { request: &request }.request();
         let entry = Command::Of { key: on.key, request };
         store.commit(on.hash.database(), &entry, |store| {
-            self.on(root, |collection, _| collection.indexes[at].building = None);
+            self.on(root, |collection, _| {
+                collection.indexes[at].building = None;
+                collection.raise_version(store);
+            });
             self.note_time(store, root);
         });
         Ok((1, Document::new()))

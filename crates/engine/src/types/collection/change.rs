@@ -175,6 +175,11 @@ impl Collection {
             }
         }
         publish(store, (&mut self.ids, node), (&ids, &gone_ids), changed_at);
+        let mut all = edits.iter().flat_map(|edit| &edit.indexes);
+        if all.any(|of| of.multikey & !self.indexes[of.at].multikey != 0) {
+            // Before the entries.
+            self.raise_version(store);
+        }
         for (at, index) in self.indexes.iter_mut().enumerate() {
             let (mut adds, mut gone) = (Vec::new(), Vec::new());
             for of in edits.iter().flat_map(|edit| &edit.indexes).filter(|of| of.at == at) {
@@ -453,6 +458,7 @@ impl Collections {
             if let Some(places) = &mut index.places {
                 places.reserve(store, usize::from(rect.is_some()), on.now)?;
             }
+            // Clients do not read it before it is ready.
             index.multikey |= multikey;
             index.cut += cut_entries(&keys);
             publish(store, (&mut index.tree, node), (&keys, &[]), changed_at);

@@ -12,6 +12,8 @@ use super::failure::{Failure, code};
 use bson::raw::RawDocument;
 use remora_document::encode_id;
 use remora_layout::btree::{Value, ValueKind};
+pub(super) use remora_layout::collection::cut_values as cut;
+use remora_layout::collection::split_entry;
 use remora_layout::limits::MAX_INDEX_VALUE_BYTES;
 
 /// The name of the field that each document has.
@@ -22,11 +24,6 @@ pub(super) const ID_INDEX: &str = "_id_";
 pub(super) const NOTHING: Value<'static> = Value { kind: ValueKind::Bytes, bytes: &[] };
 /// Bytes at the end of an entry.
 const LENGTH_BYTES: usize = 2;
-
-/// The encoded values as an entry has them.
-pub(super) fn cut(values: &[u8]) -> &[u8] {
-    &values[..values.len().min(MAX_INDEX_VALUE_BYTES)]
-}
 
 /// Whether the values of an entry may be cut.
 pub(super) fn may_be_cut(values: &[u8]) -> bool {
@@ -45,8 +42,7 @@ pub(super) fn entry(values: &[u8], id: &[u8]) -> Vec<u8> {
 
 /// The values of an entry, perhaps cut, and the encoded `_id` of its document.
 pub(super) fn split(entry: &[u8]) -> (&[u8], &[u8]) {
-    let (rest, length) = entry.split_last_chunk().expect("an entry ends with a length");
-    rest.split_at(rest.len() - usize::from(u16::from_be_bytes(*length)))
+    split_entry(entry).expect("an entry ends with a length")
 }
 
 /// The encoded `_id` of a document.

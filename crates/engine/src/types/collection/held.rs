@@ -37,6 +37,8 @@ pub(super) struct Collection {
     pub indexes: Vec<Index>,
     /// Bytes of all documents.
     pub size: u64,
+    /// Of its indexes, as clients read it.
+    pub version: u64,
 }
 
 /// An index beside that of the `_id`.
@@ -294,7 +296,8 @@ impl Collections {
         let at = (store.state_of(root), MAX_DOCUMENT_ID_BYTES);
         match create(store, at, on.now) {
             Ok(ids) => {
-                let made = Collection { root, settings, ids, indexes: Vec::new(), size: 0 };
+                let (indexes, size, version) = (Vec::new(), 0, 0);
+                let made = Collection { root, settings, ids, indexes, size, version };
                 self.counts.add(made.counts());
                 self.by_root.insert(root.slot, made);
                 Ok(root)
@@ -375,7 +378,10 @@ impl Collections {
 
     /// Adds an index to a collection.
     pub(super) fn add_index<J: Journal>(&mut self, store: &mut Store<J>, root: u32, index: Index) {
-        self.on(root, |collection, _| collection.indexes.push(index));
+        self.on(root, |collection, _| {
+            collection.indexes.push(index);
+            collection.raise_version(store);
+        });
         self.note_time(store, root);
     }
 

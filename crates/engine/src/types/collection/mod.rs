@@ -17,6 +17,8 @@ mod held;
 mod insert;
 mod places;
 mod plan;
+mod readable;
+mod rows;
 mod scan;
 mod settings;
 mod spec;
@@ -230,6 +232,15 @@ impl Collections {
                 let told = self.describe(store, root.ok_or(Status::NotFound)?);
                 value.extend_from_slice(&bytes_of(&told));
                 Ok((self.named(root.ok_or(Status::NotFound)?).ids.keys() as i64, true))
+            }
+            CollectionCommand::Rows { filter, at, count } => {
+                let root = root.ok_or(Status::NotFound)?;
+                Ok((self.rows(store, (root, on.now), (filter, at, count), value)?, true))
+            }
+            CollectionCommand::Indexes => {
+                let (version, told) = self.tell_indexes(store, root.ok_or(Status::NotFound)?);
+                value.extend_from_slice(&bytes_of(&told));
+                Ok((version as i64, true))
             }
         }
     }

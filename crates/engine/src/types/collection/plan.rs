@@ -6,7 +6,7 @@
 //! Invariant: each document that matches has a key in the ranges of a plan, if it was not hinted at. A plan that
 //! is exact has the keys of those that match, each of them once.
 
-use super::entry::{ID, ID_INDEX, cut};
+use super::entry::{ID, ID_INDEX};
 use super::failure::{Failure, code};
 use super::held::{Collection, Index};
 use super::places::geo_field;
@@ -15,13 +15,11 @@ use bson::RawDocumentBuf;
 use bson::raw::{RawBsonRef, RawDocument};
 use remora_arena::Journal;
 use remora_document::{
-    Bounds, Direction, Filter, GeoKind, IndexField, Interval, Near, Path, behind, encode_hash,
-    intersection,
+    Direction, Filter, Fitted, GeoKind, IndexField, IndexShape, KeyRange, Near, Path, has_all,
 };
 use remora_index::btree::{Range, Tree};
-use remora_layout::limits::{COUNTED_INDEX_RANGES, MAX_INDEX_RANGES};
+use remora_layout::limits::COUNTED_INDEX_RANGES;
 use remora_layout::rect::Rect;
-use std::ops::Bound;
 
 /// Where keys come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,13 +28,6 @@ pub(super) enum Source {
     Ids,
     /// The index at this place.
     Index(usize),
-}
-
-/// Keys from one up to another one, which is not among them; an empty end is none.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct KeyRange {
-    pub from: Vec<u8>,
-    pub to: Vec<u8>,
 }
 
 /// A plan.
@@ -88,34 +79,6 @@ struct Offer<'c> {
     is_cut: bool,
 }
 
-/// What the bounds of a filter come to in one index.
-struct Fitted {
-    ranges: Vec<KeyRange>,
-    /// Fields that have bounds.
-    bounded: usize,
-    /// Fields in front that have one value.
-    single: usize,
-    /// Conditions that the ranges meet.
-    exact: usize,
-    /// Fields, by their bits, that have one value in each document that matches.
-    constant: u32,
-}
-
-impl KeyRange {
-    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        let to = match self.to.is_empty() {
-            true => Bound::Unbounded,
-            false => Bound::Excluded(&self.to[..]),
-        };
-        (Bound::Included(&self.from), to)
-    }
-
-    /// Whether a key lies in it.
-    pub fn has(&self, key: &[u8]) -> bool {
-        &self.from[..] <= key && (self.to.is_empty() || key < &self.to[..])
-    }
-}
-
 impl QueryPlan {
     /// The tree that it reads.
     pub fn tree<'c>(&self, collection: &'c Collection) -> &'c Tree {
@@ -164,128 +127,10 @@ fn count<J: Journal>(store: &Store<J>, tree: &Tree, range: &KeyRange) -> u64 {
     tree.count(&store.owner, Range { from, to, ..Range::ALL })
 }
 
-/// Bytes with each of them inverted.
-fn inverted(bytes: &[u8]) -> Vec<u8> {
-    bytes.iter().map(|byte| !byte).collect()
-}
-
-/// The intervals of a field's encodings in an index, for those of its values.
-fn in_index(field: &IndexField, intervals: Vec<Interval>) -> Option<Vec<Interval>> {
-    if field.is_hashed() {
-        let hash = |of: Interval| {
-            let mut key = Vec::new();
-            encode_hash(&of.from, &mut key);
-            Interval { to: behind(&key), from: key, is_point: true }
-        };
-        let are_points = intervals.iter().all(|of| of.is_point);
-        let mut all: Vec<Interval> =
-            are_points.then(|| intervals.into_iter().map(hash).collect())?;
-        all.sort_unstable_by(|one, other| one.from.cmp(&other.from));
-        all.dedup();
-        return Some(all);
-    }
-    if field.direction() == Direction::Ascending {
-        return Some(intervals);
-    }
-    let turned = |of: Interval| {
-        // What begins with the one end lies behind it there, too.
-        let from = if of.is_open() { Vec::new() } else { behind(&inverted(&of.to)) };
-        match of.is_point {
-            true => {
-                let from = inverted(&of.from);
-                Interval { to: behind(&from), from, is_point: true }
-            }
-            false => Interval { from, to: behind(&inverted(&of.from)), is_point: false },
-        }
-    };
-    Some(intervals.into_iter().rev().map(turned).collect())
-}
-
-/// Bounds that say something.
-fn telling(filter: &Filter, path: &str) -> Vec<Bounds> {
-    let mut all = filter.bounds(path);
-    all.retain(|bounds| bounds.intervals != [Interval::ALL]);
-    all
-}
-
 impl Offer<'_> {
-    fn is_multikey(&self, at: usize) -> bool {
-        self.multikey & (1 << at) != 0
-    }
-
-    /// The intervals of a field, and how many conditions they meet. Of several conditions on an array one is
-    /// taken, as each may be met by another element.
-    fn intervals(&self, filter: &Filter, at: usize) -> Option<(Vec<Interval>, usize)> {
-        let field = &self.fields[at];
-        let all = telling(filter, field.path());
-        let exact = all.iter().filter(|bounds| bounds.is_exact).count();
-        let intervals = if self.is_multikey(at) {
-            let narrow = |bounds: &Bounds| {
-                (!bounds.intervals.iter().all(|of| of.is_point), bounds.intervals.len())
-            };
-            (all.into_iter().min_by_key(narrow)?.intervals, 0)
-        } else {
-            let both = |one: Vec<Interval>, other: Bounds| intersection(&one, &other.intervals);
-            let mut all = all.into_iter();
-            let first = all.next()?;
-            (all.fold(first.intervals, both), exact)
-        };
-        Some((in_index(field, intervals.0)?, intervals.1))
-    }
-
-    /// The ranges in which the filter's documents have keys.
-    fn fit(&self, filter: &Filter) -> Fitted {
-        let mut fitted =
-            Fitted { ranges: Vec::new(), bounded: 0, single: 0, exact: 0, constant: 0 };
-        let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
-        let (mut goes_on, mut has_array) = (true, false);
-        for at in 0..self.fields.len() {
-            // Two fields of an array may be met by two of its elements.
-            let may_bound = goes_on && !(has_array && self.is_multikey(at));
-            let intervals = self.intervals(filter, at);
-            let is_single =
-                intervals.as_ref().is_some_and(|(of, _)| of.len() == 1 && of[0].is_point);
-            if is_single && !self.is_multikey(at) && !self.fields[at].is_hashed() {
-                fitted.constant |= 1 << at;
-            }
-            let Some((intervals, exact)) = intervals.filter(|_| may_bound) else {
-                goes_on = false;
-                continue;
-            };
-            has_array |= self.is_multikey(at);
-            let are_points = intervals.iter().all(|of| of.is_point);
-            if prefixes.len() * intervals.len() > MAX_INDEX_RANGES {
-                goes_on = false;
-                continue;
-            }
-            fitted.bounded += 1;
-            fitted.exact += exact;
-            let with = |prefix: &[u8], rest: &[u8]| [prefix, rest].concat();
-            if are_points {
-                fitted.single += usize::from(is_single && fitted.single == at);
-                let points = prefixes
-                    .iter()
-                    .flat_map(|prefix| intervals.iter().map(move |of| with(prefix, &of.from)));
-                prefixes = points.collect();
-                continue;
-            }
-            goes_on = false;
-            for prefix in std::mem::take(&mut prefixes) {
-                fitted.ranges.extend(intervals.iter().map(|of| {
-                    let to = match of.is_open() {
-                        true => behind(&prefix),
-                        false => with(&prefix, &of.to),
-                    };
-                    KeyRange { from: with(&prefix, &of.from), to }
-                }));
-            }
-        }
-        let whole = prefixes.into_iter().map(|from| KeyRange { to: behind(&from), from });
-        fitted.ranges.extend(whole);
-        if self.source != Source::Ids {
-            fitted.ranges = cut_ranges(fitted.ranges);
-        }
-        fitted
+    const fn shape(&self) -> IndexShape<'_> {
+        let (fields, multikey) = (self.fields, self.multikey);
+        IndexShape { fields, multikey, is_of_ids: matches!(self.source, Source::Ids) }
     }
 
     /// Whether the index gives the wanted order, and if so whether it is read in reverse.
@@ -308,7 +153,7 @@ impl Offer<'_> {
                 continue;
             }
             let (at, of, descends) = fields.next()?;
-            let is_array = at < self.fields.len() && self.is_multikey(at);
+            let is_array = at < self.fields.len() && self.shape().is_multikey(at);
             let turns = descends != *is_descending;
             if of != path || is_array || is_reverse.is_some_and(|before| before != turns) {
                 return None;
@@ -322,7 +167,7 @@ impl Offer<'_> {
     }
 
     fn plan<J: Journal>(&self, store: &Store<J>, wanted: &Wanted<'_>) -> QueryPlan {
-        let fitted = self.fit(wanted.filter);
+        let fitted = self.shape().fit(wanted.filter);
         let counted = &fitted.ranges[..fitted.ranges.len().min(COUNTED_INDEX_RANGES)];
         let mut keys: u64 = counted.iter().map(|range| count(store, self.tree, range)).sum();
         if !counted.is_empty() {
@@ -371,25 +216,6 @@ fn has_near(index: &Index, wanted: &Wanted<'_>) -> bool {
     near.is_some_and(|(near, (field, kind))| near.field() == field.path() && near.can_use(kind))
 }
 
-/// Ranges of whole encodings as ranges of entries, whose values may be cut.
-fn cut_ranges(ranges: Vec<KeyRange>) -> Vec<KeyRange> {
-    let mut all: Vec<KeyRange> = Vec::with_capacity(ranges.len());
-    for KeyRange { from, to } in ranges {
-        let from = cut(&from).to_vec();
-        let to = if cut(&to).len() < to.len() { behind(cut(&to)) } else { to };
-        match all.last_mut() {
-            Some(last) if !last.to.is_empty() && from < last.to => {
-                // They have met.
-                if to.is_empty() || to > last.to {
-                    last.to = to;
-                }
-            }
-            _ => all.push(KeyRange { from, to }),
-        }
-    }
-    all
-}
-
 /// The index of `_id`s has this field.
 pub(super) fn id_field() -> IndexField {
     IndexField::new(Path::parse(ID).expect("one name"), Direction::Ascending)
@@ -397,13 +223,8 @@ pub(super) fn id_field() -> IndexField {
 
 /// Whether an index has all documents that match a filter.
 fn is_complete(index: &Index, filter: &Filter) -> bool {
-    let is_sound = match &index.spec.partial {
-        Some(partial) => filter.implies(partial),
-        None => true,
-    };
-    let has_value =
-        |field: &IndexField| filter.bounds(field.path()).iter().any(|of| of.needs_value);
-    is_sound && (!index.spec.is_sparse || index.spec.fields.iter().any(has_value))
+    let spec = &index.spec;
+    has_all((&spec.fields, spec.is_sparse, spec.partial.as_ref()), filter)
 }
 
 fn offer(collection: &Collection, at: usize) -> Offer<'_> {

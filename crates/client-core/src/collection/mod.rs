@@ -1,20 +1,26 @@
 //! Collections: their documents, each of which is a part named by its encoded `_id`.
 //!
-//! A document is found by READs when its `_id` is known. All else is asked. The caller makes requests
-//! and reads replies, which are documents: this crate does not look into them.
+//! A document is found by READs when its `_id` is known, or by an index (`search`). All else is asked. The
+//! caller makes requests and reads replies, which are documents: this crate does not look into them.
 
+mod search;
+
+pub use search::{FindTurn, IndexPlace, IndexRead, IndexSearch, KeyBounds, OpenIndex};
+
+use crate::asker::Answer;
 use crate::core::Core;
 use crate::counts::Counts;
 use crate::elements::{InWhole, ObjectEvents, OpenObject, Readable};
 use crate::error::Error;
 use crate::found::{Found, FoundAt, Got, Reading};
+use crate::large::ask_any_size;
 use crate::path::{Path, ServedBy};
 use crate::session::Session;
 use remora_layout::collection::COLLECTION_PARTS_AT;
 use remora_layout::kind::Kind;
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Items, Reply};
+use remora_protocol::{Command, Items, Operation, Reply};
 
 /// How often a document that fits no frame is asked for and read, if it changes during the READs.
 const LONG_TRIES: u32 = 8;
@@ -42,7 +48,7 @@ impl Readable for Documents {
 }
 
 impl OpenCollection {
-    /// Asks for a document after reading has cost `cost`. One that fits no frame is read in any case; if it
+    /// Asks for a document after reading has cost `cost`. One that fits no frame is read if that is possible; if it
     /// changes meanwhile, the owner is asked again.
     fn document_asked(
         &mut self,
@@ -53,9 +59,10 @@ impl OpenCollection {
         // Without READs there is only the owner.
         let may_read = !id.is_empty() && core.router.path(Path::Read) != Path::Ask;
         for asks in 1..=if may_read { LONG_TRIES } else { 0 } {
-            match self.document_in_frame(core, request, cost) {
+            let command = CollectionCommand::Find { request }.request();
+            match core.ask(&Command::Of { key: self.key(), request: command }) {
                 Err(Error::Refused(Status::NeedsBuffer)) => {}
-                answer => return answer,
+                answer => return Self::document_in(core, answer?, cost),
             }
             let Core { asker, directory, .. } = &mut *core;
             let reading = self.read((&mut asker.endpoint, directory), Some(id), &mut cost)?;
@@ -70,18 +77,13 @@ impl OpenCollection {
                 return Ok(Found { at, served_by, counts });
             }
         }
-        self.document_in_frame(core, request, cost)
+        let request = CollectionCommand::Find { request }.request();
+        let answer = ask_any_size(core, &Command::Of { key: self.key(), request })?;
+        Self::document_in(core, answer, cost)
     }
 
-    /// Asks for a document. It is the first one behind the head of the reply.
-    fn document_in_frame(
-        &self,
-        core: &mut Core,
-        request: &[u8],
-        cost: Counts,
-    ) -> Result<Found, Error> {
-        let request = CollectionCommand::Find { request }.request();
-        let answer = core.ask(&Command::Of { key: self.key(), request })?;
+    /// The document of an answer, after reading has cost `cost`. It is the first one behind the head of the reply.
+    fn document_in(core: &mut Core, answer: Answer, cost: Counts) -> Result<Found, Error> {
         let wasted = Counts { operations: 0, ..cost };
         core.meter.add(&wasted);
         let served_by = ServedBy::asked_after(cost.round_trips);
@@ -117,7 +119,7 @@ impl Session {
     /// called if the owner is asked. Without an encoded `_id` the owner is asked.
     ///
     /// # Errors
-    /// See [`Error`]. A session without READs is refused a document that fits no frame with `NeedsBuffer`.
+    /// See [`Error`].
     pub fn document_get(
         &mut self,
         open: &mut OpenCollection,
@@ -132,17 +134,21 @@ impl Session {
         })
     }
 
-    /// Asks the owner of a collection.
+    /// Asks the owner of a collection. The reply to a read may be of any length.
     ///
     /// # Errors
-    /// See [`Error`]. It is refused with `NeedsBuffer` if the reply fits no frame.
+    /// See [`Error`]. A change whose reply fits no frame is refused with `NeedsBuffer`.
     pub fn document_ask(
         &mut self,
         open: &OpenCollection,
         command: &CollectionCommand<'_>,
     ) -> Result<Reply<'_>, Error> {
         self.core.begin()?;
-        let answer = open.ask(&mut self.core, command.request())?;
+        let asked = Command::Of { key: open.key(), request: command.request() };
+        let answer = match command.is_write() {
+            true => self.core.ask(&asked)?,
+            false => ask_any_size(&mut self.core, &asked)?,
+        };
         Ok(self.core.reply(&answer))
     }
 }

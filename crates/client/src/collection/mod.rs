@@ -1,9 +1,15 @@
 //! Keys that hold collections of documents.
 
+mod find;
+mod indexes;
+
+pub use find::FoundDocuments;
+
 use crate::error::Error;
 use crate::session::Session;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Binary, cstr, rawdoc, spec::BinarySubtype};
+use indexes::KnownIndexes;
 use remora_client_core as core;
 use remora_document::{collection_key, encode_id};
 use remora_protocol::Items;
@@ -13,19 +19,24 @@ use remora_protocol::message::Status;
 /// Most collections whose locations a session keeps.
 const MOST_VIEWS: usize = 1 << 14;
 
-/// Most documents that one step of a search may give.
-const MOST_IN_STEP: usize = 1024;
-
 /// A reply that no honest server gives.
 const SENSELESS: Error = Error::Protocol("a reply about documents that makes no sense");
 
-/// A handle for a key that holds a collection of documents: [`Session::collection`]. It finds a document
-/// by its `_id` by either route, and asks for all else. The first READ finds the collection and the
-/// document; from then on that document is one round trip.
+/// A handle for a key that holds a collection of documents: [`Session::collection`]. It finds documents
+/// by their `_id` or by an index by either route, and asks for all else. The first READ finds the collection
+/// and the document; from then on that document is one round trip.
 pub struct CollectionKey<'s> {
     core: &'s mut core::Session,
-    view: &'s mut core::OpenCollection,
+    view: &'s mut CollectionView,
     path: core::Path,
+}
+
+/// A session's view of one collection.
+#[derive(Debug)]
+pub(crate) struct CollectionView {
+    open: core::OpenCollection,
+    /// Its indexes, as its owner told them.
+    indexes: Option<KnownIndexes>,
 }
 
 /// What an update or a removal did.
@@ -57,7 +68,8 @@ impl Session {
     pub fn collection(&mut self, database: &str, name: &str) -> Result<CollectionKey<'_>, Error> {
         let key = collection_key(database, name).map_err(|_| Error::BadNamespace)?;
         let Self { core, collections, path, .. } = self;
-        let view = collections.get(&key, MOST_VIEWS, || core.open_collection(&key))?;
+        let make = || Ok(CollectionView { open: core.open_collection(&key)?, indexes: None });
+        let view = collections.get(&key, MOST_VIEWS, make)?;
         Ok(CollectionKey { core, view, path: *path })
     }
 }
@@ -89,7 +101,7 @@ fn parse(bytes: &[u8]) -> Result<&RawDocument, Error> {
 }
 
 impl<'s> CollectionKey<'s> {
-    /// Finds documents by their `_id` by this path.
+    /// Finds documents by this path.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -106,11 +118,10 @@ impl<'s> CollectionKey<'s> {
 
     /// The document with this `_id`, as BSON; none without the document or the collection. Valid until the
     /// session is used again. Numbers of different types that are equal are the same `_id`, as in MongoDB.
-    /// A document that fits no message is read, whatever the path.
+    /// A document that fits no message is read if the session has READs.
     ///
     /// # Errors
-    /// See [`Error`]. [`Refusal::NeedsBuffer`](crate::Refusal): the document fits no message, and the
-    /// session has no READs, as its user has no right to all keys.
+    /// See [`Error`].
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), Box<dyn std::error::Error>> {
@@ -129,59 +140,7 @@ impl<'s> CollectionKey<'s> {
         // The owner says what an `_id` means that no document can have.
         let name = encode_id(id).ok();
         let Self { core, view, path } = self;
-        Ok(core.document_get(view, name.as_deref(), path, || request_by_id(id))?)
-    }
-
-    /// Documents that match a filter, as in MongoDB, so many at most. It always asks, in several steps if
-    /// need be: a document that others change meanwhile may be missed, or be there twice.
-    ///
-    /// # Errors
-    /// See [`Error`]: [`Error::Documents`] if the filter is none; [`Refusal::NeedsBuffer`](crate::Refusal)
-    /// if a document fits no message: [`CollectionKey::find_by_id`] reads it.
-    ///
-    /// ```no_run
-    /// # fn example(session: &mut remora_client::Session) -> Result<(), Box<dyn std::error::Error>> {
-    /// use remora_client::bson::rawdoc;
-    ///
-    /// let cheap = rawdoc! { "price": { "$lt": 50 } };
-    /// for item in session.collection("shop", "items")?.find(&cheap, 100)? {
-    ///     println!("{}", item.get_str("kind")?);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn find(
-        &mut self,
-        filter: &RawDocument,
-        limit: usize,
-    ) -> Result<Vec<RawDocumentBuf>, Error> {
-        let mut found = Vec::new();
-        let mut at = None;
-        let mut step = MOST_IN_STEP;
-        // Bounded: each step goes on behind the last one, or is half as long.
-        while found.len() < limit {
-            let left = step.min(limit - found.len());
-            let request = rawdoc! { "filter": filter.to_owned(), "limit": left as i64 };
-            let request = at_place(request, at.as_ref());
-            let command = CollectionCommand::Find { request: request.as_bytes() };
-            let reply = match self.core.document_ask(self.view, &command) {
-                Err(core::Error::Refused(Status::NeedsBuffer)) if left > 1 => {
-                    step = left / 2;
-                    continue;
-                }
-                reply => reply?,
-            };
-            let list = Items::parse(reply.value.unwrap_or_default()).ok_or(SENSELESS)?;
-            let mut items = list.iter().flatten();
-            at = place_of(parse(items.next().ok_or(SENSELESS)?)?);
-            for document in items {
-                found.push(parse(document)?.to_owned());
-            }
-            if at.is_none() {
-                break;
-            }
-        }
-        Ok(found)
+        Ok(core.document_get(&mut view.open, name.as_deref(), path, || request_by_id(id))?)
     }
 
     /// Adds documents, each with an `_id`. A collection that is not there is made.
@@ -210,7 +169,7 @@ impl<'s> CollectionKey<'s> {
         documents.iter().for_each(|document| Items::push(&mut list, document.as_bytes()));
         let documents = Items::parse(&list).expect("it was just made");
         let command = CollectionCommand::Insert { documents, ordered: true };
-        let reply = self.core.document_ask(self.view, &command)?;
+        let reply = self.core.document_ask(&self.view.open, &command)?;
         let failures = Items::parse(reply.value.unwrap_or_default()).ok_or(SENSELESS)?;
         match failures.iter().flatten().next() {
             Some(failure) => Err(failure_of(parse(failure)?)),
@@ -298,6 +257,52 @@ impl<'s> CollectionKey<'s> {
         self.write(rawdoc! { "q": filter.to_owned(), "multi": true })
     }
 
+    /// Makes an index, by MongoDB's description of it with `key` and `name`, in several steps if need be. A
+    /// collection that is not there is made. False if the index is there already.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::Documents`] if there can be no such index, or a document cannot be in it.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::bson::rawdoc;
+    ///
+    /// let by_kind = rawdoc! { "key": { "kind": 1, "price": -1 }, "name": "kind_1_price_-1" };
+    /// session.collection("shop", "items")?.create_index(&by_kind)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create_index(&mut self, spec: &RawDocument) -> Result<bool, Error> {
+        let mut at = None;
+        // Bounded: each step goes on behind the last one.
+        loop {
+            let request = at_place(rawdoc! { "spec": spec.to_owned() }, at.as_ref());
+            let command = CollectionCommand::CreateIndex { request: request.as_bytes() };
+            let reply = self.core.document_ask(&self.view.open, &command)?;
+            let number = reply.number;
+            at = place_of(parse(reply.value.unwrap_or_default())?);
+            if at.is_none() {
+                return Ok(number == 1);
+            }
+        }
+    }
+
+    /// Removes the index of this name. False if it is not there.
+    ///
+    /// # Errors
+    /// See [`Error`]: [`Error::Documents`] if it cannot be removed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.collection("shop", "items")?.drop_index("kind_1_price_-1")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drop_index(&mut self, name: &str) -> Result<bool, Error> {
+        let command = CollectionCommand::DropIndex { name: name.as_bytes() };
+        Ok(self.core.document_ask(&self.view.open, &command)?.status == Status::Ok)
+    }
+
     fn write(&mut self, request: RawDocumentBuf) -> Result<Written, Error> {
         let mut written = Written::default();
         let mut at = None;
@@ -305,7 +310,7 @@ impl<'s> CollectionKey<'s> {
         loop {
             let request = at_place(request.clone(), at.as_ref());
             let command = CollectionCommand::Write { request: request.as_bytes() };
-            let reply = self.core.document_ask(self.view, &command)?;
+            let reply = self.core.document_ask(&self.view.open, &command)?;
             written.matched += u64::try_from(reply.number).map_err(|_| SENSELESS)?;
             let told = parse(reply.value.unwrap_or_default())?;
             written.modified += told.get_i64("modified").ok().map_or(0, |of| of.max(0) as u64);
