@@ -68,7 +68,13 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],
     ),
     ("command-line", &[&["client-core", "server", "resp", "tls"], FOUNDATIONS]),
-    ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
+    (
+        "bench",
+        &[
+            &["command-line", "client", "client-core", "server", "resp", "mongo", "osm"],
+            FOUNDATIONS,
+        ],
+    ),
     (
         "crash",
         &[&["command-line", "client", "client-core", "server", "resp", "zookeeper"], FOUNDATIONS],
