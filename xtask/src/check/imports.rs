@@ -65,7 +65,10 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ),
     (
         "sim",
-        &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],
+        &[
+            &["client-core", "server", "resp", "document", "frontend", "replica", "storage", "log"],
+            FOUNDATIONS,
+        ],
     ),
     ("command-line", &[&["client-core", "server", "resp", "tls"], FOUNDATIONS]),
     (
