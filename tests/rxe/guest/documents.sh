@@ -8,8 +8,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/remora.sh"
 
 # usage: documents NAME ARGUMENTS: as bench.
 documents() {
-    REMORA_RDMA_DEVICES=rxe1 timeout 300 "$REMORA_BIN" bench documents --server 10.0.0.1:6379 --json --wake event \
-        --records "$records" "${@:2}" >"$work/$1" 2>"$work/$1.log" || fail "documents: $*"
+    REMORA_RDMA_DEVICES=rxe1 timeout 300 "$REMORA_BIN" bench documents --server "$work/socket" --json --wake event \
+        --records "$records" "${@:2}" >"$work/$1" 2>"$work/$1.log" || fail "documents: $*: $(<"$work/$1.log")"
 }
 wrong() { echo $(($(number "$1" errors) + $(number "$1" missing) + $(number "$1" wrong))); }
 ratio() { awk -v a="$(number verbs "$1")" -v b="$(number tcp "$1")" 'BEGIN { printf "%.2f", a / b }'; }
