@@ -66,6 +66,7 @@ worlds: ## run worlds from fresh seeds for ten minutes; ARGS="--minutes 60"
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --links $(or $(ARGS),--minutes 10) && \
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --ordered $(or $(ARGS),--minutes 10) && \
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --sorted $(or $(ARGS),--minutes 10) && \
+	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --collections $(or $(ARGS),--minutes 10) && \
 	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --replicas $(or $(ARGS),--minutes 10)
 
 fuzz: ## feed hostile bytes to parsers and whole sessions

@@ -145,6 +145,7 @@ mod hostile_trees;
 mod scripted;
 
 // Commands of the binary.
+mod bench_documents;
 mod bench_keys;
 mod bench_links;
 mod bench_places;

@@ -27,7 +27,7 @@ use std::process::Command;
 const PATCHES: &str = "xtask/planted/";
 
 /// Flags of worlds with kinds of data that no seed chooses by itself.
-const KINDS: [&str; 3] = ["--lists", "--links", "--ordered"];
+const KINDS: [&str; 5] = ["--lists", "--links", "--ordered", "--sorted", "--collections"];
 
 /// What looks for a mistake.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,6 +1,6 @@
 //! The costs of operations.
 
-use remora_client_core::Session;
+use remora_client_core::{Counts, Session};
 use std::ops::{AddAssign, Sub};
 
 /// The cost of a run on the wire, and how its operations were answered.
@@ -68,22 +68,27 @@ impl AddAssign for Costs {
     }
 }
 
+impl From<Counts> for Costs {
+    fn from(counts: Counts) -> Self {
+        Self {
+            round_trips: counts.round_trips,
+            bytes: counts.bytes,
+            asked: counts.asked,
+            read: counts.read,
+            hits: counts.hits,
+            stale: counts.stale + counts.stale_hints,
+            retries: counts.retries,
+            lease_expired: counts.lease_expired,
+            read_lease_lapsed: counts.read_lease_lapsed,
+            renewals: counts.renewals,
+            behind_writes: counts.behind_writes,
+            undecided: counts.undecided,
+            nodes: counts.nodes,
+        }
+    }
+}
+
 /// The costs of a session so far.
 pub fn costs_of(session: &Session) -> Costs {
-    let counts = session.totals();
-    Costs {
-        round_trips: counts.round_trips,
-        bytes: counts.bytes,
-        asked: counts.asked,
-        read: counts.read,
-        hits: counts.hits,
-        stale: counts.stale + counts.stale_hints,
-        retries: counts.retries,
-        lease_expired: counts.lease_expired,
-        read_lease_lapsed: counts.read_lease_lapsed,
-        renewals: counts.renewals,
-        behind_writes: counts.behind_writes,
-        undecided: counts.undecided,
-        nodes: counts.nodes,
-    }
+    session.totals().into()
 }

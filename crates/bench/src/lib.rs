@@ -9,6 +9,7 @@
 
 mod bounds;
 mod costs;
+mod documents;
 mod drive;
 mod elements;
 mod eviction;
@@ -32,6 +33,7 @@ mod workload;
 
 use clap::Subcommand;
 pub use costs::Costs;
+use documents::DocumentsArgs;
 pub use drive::{Shape, load};
 use elements::ElementsArgs;
 use eviction::EvictionArgs;
@@ -66,6 +68,8 @@ pub enum BenchCommand {
     Elements(ElementsArgs),
     /// Items that link to items: a search over a graph, pages of reviews, roads of positions.
     Links(Box<LinksArgs>),
+    /// Documents of a collection: insert, find, update, delete, or query by an indexed field.
+    Documents(Box<DocumentsArgs>),
     /// Hit ratios of eviction policies on a trace; no server is started.
     Eviction(Box<EvictionArgs>),
     /// The server of `keys` for messages and shard models that are compared.
@@ -82,6 +86,7 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Geo(args) => geo::run(&args),
         BenchCommand::Elements(args) => elements::run(&args),
         BenchCommand::Links(args) => links::run(&args),
+        BenchCommand::Documents(args) => documents::run(&args),
         BenchCommand::VariantServer(args) => variants::run_server(args),
         BenchCommand::Eviction(args) => eviction::run(&args),
     }

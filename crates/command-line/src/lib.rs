@@ -23,7 +23,7 @@ mod size;
 
 pub use address::{Address, DEFAULT_PORT, DEFAULT_SERVER, connect};
 pub use cpu::ProcessCpu;
-pub use credentials::coordinator_tls;
+pub use credentials::{coordinator_tls, login, tls_files};
 pub use failure::{Usage, exit_code, unavailable, usage};
 pub use note::note;
 pub use options::{Policy, Transport, TreeKind, Wake};

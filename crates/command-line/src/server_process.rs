@@ -51,6 +51,8 @@ pub struct ServerPlan {
     /// How durable changes are: `memory`, `everysec` or `fsync`. The data then outlive a server that
     /// is killed, in a temporary directory. `None`: nothing is kept.
     pub durability: Option<&'static str>,
+    /// Whether it has a port for MongoDB's protocol.
+    pub speaks_mongo: bool,
 }
 
 impl ServerPlan {
@@ -70,6 +72,7 @@ impl ServerPlan {
             over_tcp: false,
             lease_min_ms: remora_layout::limits::LEASE_MIN_S * 1000,
             durability: None,
+            speaks_mongo: false,
         }
     }
 
@@ -87,6 +90,7 @@ impl ServerPlan {
             format!("--lease-min-ms={}", self.lease_min_ms),
         ]);
         args.extend(self.over_tcp.then(|| "--fabric-address=127.0.0.1:0".to_owned()));
+        args.extend(self.speaks_mongo.then(|| "--mongo-port=0".to_owned()));
         if let Some(durability) = self.durability {
             args.extend([TEMPORARY_DATA.to_owned(), format!("--durability={durability}")]);
         }
@@ -100,8 +104,7 @@ pub struct ServerProcess {
     command: Command,
     child: Child,
     stdin: Option<ChildStdin>,
-    resp_address: Option<SocketAddr>,
-    socket: PathBuf,
+    ready: Ready,
     log: Log,
     _directory: TempDir,
 }
@@ -193,8 +196,7 @@ impl ServerProcess {
             command,
             child,
             stdin: None,
-            resp_address: None,
-            socket,
+            ready: Ready { resp: None, socket, mongo: None },
             log,
             _directory: directory,
         };
@@ -206,7 +208,7 @@ impl ServerProcess {
     fn begin(&mut self) -> anyhow::Result<()> {
         self.stdin = self.child.stdin.take();
         let stdout = self.child.stdout.take().context("no pipe from the server")?;
-        (self.resp_address, self.socket) = self.wait_until_ready(stdout)?;
+        self.ready = self.wait_until_ready(stdout)?;
         Ok(())
     }
 
@@ -221,10 +223,7 @@ impl ServerProcess {
         Ok(started.elapsed())
     }
 
-    fn wait_until_ready(
-        &mut self,
-        stdout: impl Read + Send + 'static,
-    ) -> anyhow::Result<(Option<SocketAddr>, PathBuf)> {
+    fn wait_until_ready(&mut self, stdout: impl Read + Send + 'static) -> anyhow::Result<Ready> {
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stdout);
@@ -261,12 +260,17 @@ impl ServerProcess {
     /// # Panics
     /// It is no `remora serve`.
     pub fn resp_address(&self) -> SocketAddr {
-        self.resp_address.expect("remora serve names its address")
+        self.ready.resp.expect("remora serve names its address")
+    }
+
+    /// The address of its port for MongoDB's protocol, if it has one.
+    pub fn mongo_address(&self) -> Option<SocketAddr> {
+        self.ready.mongo
     }
 
     /// Its Unix socket.
     pub fn socket_path(&self) -> &Path {
-        &self.socket
+        &self.ready.socket
     }
 
     /// Shows the server's last log lines on standard error, beside an error of this process.
@@ -375,19 +379,28 @@ fn keep_tail(mut stderr: impl Read + Send + 'static) -> Log {
     log
 }
 
-/// `ready resp=127.0.0.1:PORT socket=PATH pid=PID`; a server without RESP leaves out the first
-/// part.
-fn parse_ready(line: &str) -> Option<(Option<SocketAddr>, PathBuf)> {
+/// The addresses that a server names when it is ready.
+#[derive(PartialEq, Eq, Debug)]
+struct Ready {
+    resp: Option<SocketAddr>,
+    socket: PathBuf,
+    mongo: Option<SocketAddr>,
+}
+
+/// `ready resp=127.0.0.1:PORT socket=PATH pid=PID`, then more of this form; a server without RESP leaves
+/// out the first part.
+fn parse_ready(line: &str) -> Option<Ready> {
     let rest = line.trim_end().strip_prefix("ready ")?;
-    let (address, rest) = match rest.strip_prefix("resp=") {
+    let (resp, rest) = match rest.strip_prefix("resp=") {
         Some(rest) => {
             let (address, rest) = rest.split_once(' ')?;
             (Some(address.parse().ok()?), rest)
         }
         None => (None, rest),
     };
-    let (socket, _pid) = rest.strip_prefix("socket=")?.rsplit_once(" pid=")?;
-    Some((address, PathBuf::from(socket)))
+    let (socket, rest) = rest.strip_prefix("socket=")?.rsplit_once(" pid=")?;
+    let mongo = rest.split(' ').find_map(|word| word.strip_prefix("mongo="));
+    Some(Ready { resp, socket: PathBuf::from(socket), mongo: mongo.and_then(|of| of.parse().ok()) })
 }
 
 #[cfg(test)]
@@ -396,11 +409,13 @@ mod tests {
 
     #[test]
     fn the_ready_line_is_understood() {
-        let (address, socket) =
-            parse_ready("ready resp=127.0.0.1:4711 socket=/tmp/a b/remora.sock pid=12\n").unwrap();
-        assert_eq!(address.map(|address| address.port()), Some(4711));
-        assert_eq!(socket, Path::new("/tmp/a b/remora.sock"));
-        assert_eq!(parse_ready("ready socket=/s pid=1\n"), Some((None, "/s".into())));
+        let line = "ready resp=127.0.0.1:4711 socket=/tmp/a b/remora.sock pid=12 mongo=127.0.0.1:27 durability=none\n";
+        let ready = parse_ready(line).unwrap();
+        let port = |of: Option<SocketAddr>| of.map(|address| address.port());
+        assert_eq!((port(ready.resp), port(ready.mongo)), (Some(4711), Some(27)));
+        assert_eq!(ready.socket, Path::new("/tmp/a b/remora.sock"));
+        let short = Ready { resp: None, socket: "/s".into(), mongo: None };
+        assert_eq!(parse_ready("ready socket=/s pid=1\n"), Some(short));
         assert!(parse_ready("reddy resp=127.0.0.1:4711 socket=/s pid=1").is_none());
     }
 

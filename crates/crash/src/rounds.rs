@@ -243,6 +243,7 @@ impl<'a> Run<'a> {
             lease_min_ms: 1000,
             // Its own flags follow.
             durability: None,
+            speaks_mongo: false,
         };
         let mut args = serve.serve_args();
         args.push(format!("--data-dir={}", self.data.display()));

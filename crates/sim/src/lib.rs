@@ -14,6 +14,7 @@
 pub mod check;
 pub mod client;
 pub mod clock;
+pub mod collections;
 pub mod compare;
 pub mod counts;
 pub mod crowd;

@@ -78,6 +78,9 @@ struct Args {
     /// Worlds with sorted sets.
     #[arg(long)]
     sorted: bool,
+    /// Worlds with collections of documents.
+    #[arg(long)]
+    collections: bool,
     /// A rare path that no world reached is a failure.
     #[arg(long)]
     all_probes: bool,
@@ -156,8 +159,8 @@ fn main() -> ExitCode {
             eprintln!("seed {seed} took {} s", seed_began.elapsed().as_secs());
         }
     }
-    let Args { lists, links, ordered, sorted, .. } = args;
-    let kinds = Kinds { lists, links, ordered, sorted };
+    let Args { lists, links, ordered, sorted, collections, .. } = args;
+    let kinds = Kinds { lists, links, ordered, sorted, collections };
     let missed = totals.probes.missed(kinds);
     if args.seeds.is_some() && !missed.is_empty() {
         println!("never reached: {missed:?}");
@@ -198,6 +201,7 @@ fn run(args: &Args, seed: u64) -> Outcome {
         links: args.links,
         ordered: args.ordered,
         sorted: args.sorted,
+        collections: args.collections,
     };
     let with_faults = !args.no_faults;
     let outcome = World::run(less.of(seed, with_faults), args.trace);

@@ -167,6 +167,14 @@ pub enum Probe {
     SortedPopped,
     /// A member of a range of scores was removed with it.
     SortedRangeRemoved,
+    /// A document was read by READs.
+    DocumentRead,
+    /// A document was found by an index.
+    DocumentsByIndex,
+    /// An index was made in several steps.
+    IndexInSteps,
+    /// A document was removed with all of its group.
+    DocumentsRemoved,
 }
 
 /// The kinds of data that worlds may have beside those of each seed.
@@ -180,6 +188,8 @@ pub struct Kinds {
     pub ordered: bool,
     /// Sorted sets.
     pub sorted: bool,
+    /// Collections.
+    pub collections: bool,
 }
 
 impl Probe {
@@ -221,6 +231,10 @@ impl Probe {
         Self::SortedRangeRemoved,
     ];
 
+    /// Those of worlds with collections.
+    pub const OF_COLLECTIONS: [Self; 4] =
+        [Self::DocumentRead, Self::DocumentsByIndex, Self::IndexInSteps, Self::DocumentsRemoved];
+
     /// Those that worlds reach: of some kinds of data only if they have some.
     pub fn expected(kinds: Kinds) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |probe| {
@@ -228,11 +242,12 @@ impl Probe {
                 && (kinds.links || !Self::OF_LINKS.contains(probe))
                 && (kinds.ordered || !Self::OF_ORDERED.contains(probe))
                 && (kinds.sorted || !Self::OF_SORTED.contains(probe))
+                && (kinds.collections || !Self::OF_COLLECTIONS.contains(probe))
         })
     }
 
     /// All of them.
-    pub const ALL: [Self; 79] = [
+    pub const ALL: [Self; 83] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -312,6 +327,10 @@ impl Probe {
         Self::SortedRangeRead,
         Self::SortedPopped,
         Self::SortedRangeRemoved,
+        Self::DocumentRead,
+        Self::DocumentsByIndex,
+        Self::IndexInSteps,
+        Self::DocumentsRemoved,
     ];
 }
 

@@ -30,6 +30,8 @@ pub struct Less {
     pub ordered: bool,
     /// The seed's world with sorted sets.
     pub sorted: bool,
+    /// The seed's world with collections.
+    pub collections: bool,
 }
 
 impl Less {
@@ -50,6 +52,9 @@ impl Less {
         }
         if self.sorted {
             swarm = swarm.with_sorted(seed);
+        }
+        if self.collections {
+            swarm = swarm.with_collections(seed);
         }
         if let Some(operations) = self.operations {
             swarm.operations = operations;
@@ -99,6 +104,9 @@ impl fmt::Display for Less {
         }
         if self.sorted {
             write!(f, " --sorted")?;
+        }
+        if self.collections {
+            write!(f, " --collections")?;
         }
         match self.replicas {
             None => {}

@@ -1,5 +1,6 @@
 //! A seed's choices before its world begins: every world is of its own kind.
 
+use crate::collections::{COLLECTION_ARENA_BYTES, COLLECTION_OPERATIONS, CollectionSwarm};
 use crate::disk::{DiskSwarm, IDENTITY};
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
@@ -141,6 +142,8 @@ pub struct Swarm {
     pub ordered: Option<OrderedSwarm>,
     /// Sorted sets. No seed chooses them by itself.
     pub sorted: Option<SortedSwarm>,
+    /// Collections. No seed chooses them by itself.
+    pub collections: Option<CollectionSwarm>,
     /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
     /// Replicas. No seed chooses them by itself.
@@ -182,11 +185,14 @@ impl Swarm {
 
     /// Most bytes of a register's values.
     pub fn lengths_of(&self, register: Register) -> Lengths {
-        match (register.hash, self.ordered) {
-            (None, _) => self.lengths,
-            (Some(HashName::Ordered(_)), Some(ordered)) => ordered.lengths,
-            (Some(_), _) => self.hashes.lengths,
-        }
+        let (ordered, collections) = (self.ordered, self.collections);
+        let own = match register.hash {
+            None => return self.lengths,
+            Some(HashName::Ordered(_)) => ordered.map(|ordered| ordered.lengths),
+            Some(HashName::Collection(_)) => collections.map(|of| of.lengths),
+            Some(_) => None,
+        };
+        own.unwrap_or(self.hashes.lengths)
     }
 
     /// The fields of a hash.
@@ -196,6 +202,7 @@ impl Swarm {
             HashName::Links(_) => self.links.map_or(0, |links| links.fields),
             HashName::Ordered(_) => self.ordered.map_or(0, |ordered| ordered.keys),
             HashName::Sorted(_) => self.sorted.map_or(0, |sorted| sorted.members),
+            HashName::Collection(_) => self.collections.map_or(0, |of| of.documents),
             _ => self.hashes.fields,
         };
         (0..fields).map(field)
@@ -219,8 +226,11 @@ impl Swarm {
             .flat_map(move |tree| self.fields(database, HashName::Ordered(tree)));
         let sorted = (0..self.sorted.map_or(0, |sorted| sorted.sets))
             .flat_map(move |set| self.fields(database, HashName::Sorted(set)));
+        let documents = (0..self.collections.map_or(0, |of| of.collections))
+            .flat_map(move |of| self.fields(database, HashName::Collection(of)));
         let keys = (0..=self.keys).map(key);
-        keys.chain(fields).chain(members).chain(links).chain(ordered).chain(sorted)
+        let others = links.chain(ordered).chain(sorted).chain(documents);
+        keys.chain(fields).chain(members).chain(others)
     }
 
     /// The draw of a seed.
@@ -291,6 +301,7 @@ impl Swarm {
             links: None,
             ordered: None,
             sorted: None,
+            collections: None,
             crowd: None,
             replicas: None,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
@@ -334,6 +345,15 @@ impl Swarm {
     pub fn with_sorted(mut self, seed: u64) -> Self {
         self.operations = self.operations.min(SORTED_OPERATIONS);
         self.sorted = Some(SortedSwarm::of(seed));
+        self
+    }
+
+    /// The same world with collections.
+    #[must_use]
+    pub fn with_collections(mut self, seed: u64) -> Self {
+        self.operations = self.operations.min(COLLECTION_OPERATIONS);
+        self.node.arena_bytes = self.node.arena_bytes.max(COLLECTION_ARENA_BYTES);
+        self.collections = Some(CollectionSwarm::of(seed));
         self
     }
 

@@ -11,6 +11,8 @@ use std::fmt;
 const ORDERED_IDS: u32 = 64;
 /// The identities of sorted sets follow those of so many.
 const SORTED_IDS: u32 = 128;
+/// The identities of collections follow those of so many.
+const COLLECTION_IDS: u32 = 192;
 
 /// The name of the first key of a tree of integers.
 pub const FIRST_INTEGER: u32 = 100_000;
@@ -48,6 +50,8 @@ pub enum HashName {
     Ordered(u8),
     /// A sorted set: a member's number is its score.
     Sorted(u8),
+    /// A collection: its documents are judged as fields are.
+    Collection(u8),
 }
 
 impl HashName {
@@ -66,6 +70,7 @@ impl fmt::Display for HashName {
             Self::Links(hash) => write!(f, "links:{hash}"),
             Self::Ordered(tree) => write!(f, "ordered:{tree}"),
             Self::Sorted(set) => write!(f, "sorted:{set}"),
+            Self::Collection(collection) => write!(f, "collection:{collection}"),
         }
     }
 }
@@ -122,6 +127,9 @@ impl Register {
             }
             Some(HashName::Ordered(tree)) => (u32::from(tree) + ORDERED_IDS) << 20,
             Some(HashName::Sorted(set)) => (u32::from(set) + SORTED_IDS) << 20,
+            Some(HashName::Collection(collection)) => {
+                (u32::from(collection) + COLLECTION_IDS) << 20
+            }
             Some(HashName::Moved { generation, .. }) => {
                 return 1 << 31 | (generation as u32) << 16 | self.number;
             }

@@ -2,6 +2,7 @@
 
 mod algorithm_1;
 mod alone;
+mod collections;
 mod compare;
 mod crowd;
 mod key_links;

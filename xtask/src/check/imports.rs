@@ -65,10 +65,19 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ),
     (
         "sim",
-        &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],
+        &[
+            &["client-core", "server", "resp", "document", "frontend", "replica", "storage", "log"],
+            FOUNDATIONS,
+        ],
     ),
     ("command-line", &[&["client-core", "server", "resp", "tls"], FOUNDATIONS]),
-    ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
+    (
+        "bench",
+        &[
+            &["command-line", "client", "client-core", "server", "resp", "mongo", "osm"],
+            FOUNDATIONS,
+        ],
+    ),
     (
         "crash",
         &[&["command-line", "client", "client-core", "server", "resp", "zookeeper"], FOUNDATIONS],

@@ -290,6 +290,7 @@ impl SimClient {
             match hash {
                 HashName::Ordered(_) => self.read_expired_ordered(session, hash, at_ms)?,
                 HashName::Sorted(set) => self.read_expired_sorted(session, set, at_ms)?,
+                HashName::Collection(_) => self.read_expired_documents(session, hash, at_ms)?,
                 _ => self.read_expired(session, hash, at_ms)?,
             }
         }

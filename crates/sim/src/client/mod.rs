@@ -1,6 +1,7 @@
 //! A simulated client: the production library, which executes random operations and records their
 //! results.
 
+mod collections;
 mod hashes;
 mod key_links;
 mod lists;
@@ -167,6 +168,11 @@ impl SimClient {
             && self.draw(100) < sorted.percent
         {
             return self.use_sorted(session, sorted);
+        }
+        if let Some(collections) = self.world.swarm.collections
+            && self.draw(100) < collections.percent
+        {
+            return self.use_collection(session, collections);
         }
         let places = &self.world.swarm.places;
         if places.trees > 0 && self.draw(100) < places.percent {

@@ -84,6 +84,7 @@ impl SimClient {
         let ordered = std::mem::take(&mut self.views.ordered);
         ordered.values().for_each(|view| probes.add_ordered(&view.events()));
         self.views.sorted.clear();
+        self.views.collections.clear();
         self.views.sets.clear();
         self.views.lists.clear();
         self.views.hubs.clear();

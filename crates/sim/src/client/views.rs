@@ -3,7 +3,9 @@
 use crate::check::places::Act;
 use crate::key_links::Target;
 use crate::values::HashName;
-use remora_client_core::{Link, OpenHash, OpenList, OpenOrdered, OpenSet, OpenSorted, OpenTree};
+use remora_client_core::{
+    Link, OpenCollection, OpenHash, OpenList, OpenOrdered, OpenSet, OpenSorted, OpenTree,
+};
 use std::collections::BTreeMap;
 
 /// A link that was read.
@@ -22,6 +24,8 @@ pub(super) struct Views {
     pub trees: BTreeMap<u32, OpenTree>,
     /// The same of hashes.
     pub hashes: BTreeMap<HashName, OpenHash>,
+    /// The same of collections.
+    pub collections: BTreeMap<HashName, OpenCollection>,
     /// The same of ordered trees.
     pub ordered: BTreeMap<HashName, OpenOrdered>,
     /// The same of sorted sets, by their numbers.
