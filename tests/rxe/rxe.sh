@@ -38,7 +38,7 @@ large | --memory 2048 --seconds 600 | tests/rxe/guest/large.sh $large
 keys | --memory 2048 --seconds 720 | tests/rxe/guest/keys.sh
 places | --memory 2048 --seconds 720 | tests/rxe/guest/places.sh
 links | --memory 2048 --seconds 720 | tests/rxe/guest/links.sh
-documents | --memory 3072 --seconds 900 | tests/rxe/guest/documents.sh
+documents | --memory 2048 --seconds 720 | tests/rxe/guest/documents.sh
 replicas | --memory 2048 --seconds 720 | tests/rxe/guest/replicas.sh
 many | --memory 3072 --seconds 450 | tests/rxe/guest/many.sh $many
 devices | --memory 2048 --seconds 720 | tests/rxe/guest/devices.sh

@@ -108,6 +108,7 @@ fn natively(
         transport: args.transport.wanted(),
         wake: args.wake.into(),
         pointer_cache: PointerCacheKind::Off,
+        timeout: native::TIMEOUT,
         ..Options::default()
     };
     let client = connect(address.clone(), &inner)?;

@@ -14,6 +14,11 @@ use remora_client_core as core;
 use remora_command_line::{login, tls_files, unavailable};
 use remora_protocol::collection::CollectionCommand;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Hundreds of connections may begin together, and wait for each other: what is slow is measured, and does not
+/// fail.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Options of each connection.
 pub fn options(args: &DocumentsArgs) -> Options {
@@ -22,6 +27,7 @@ pub fn options(args: &DocumentsArgs) -> Options {
         remora_command_line::Wake::Event => Wake::Event,
         remora_command_line::Wake::Hybrid => Wake::Hybrid,
     });
+    options = options.timeout(TIMEOUT).connect_timeout(TIMEOUT);
     options = match args.transport {
         remora_command_line::Transport::Auto => options,
         remora_command_line::Transport::Shm => options.transport(Transport::Shm),
