@@ -31,7 +31,7 @@ bench=documents
 
 declare -A paper=([insert]="1.297" [delete]="1.30" [update]="1.17" [query]="1.15")
 # What is compared: name and flags.
-ways=("ring --path ask --transport shm" "tcp --path ask --transport tcp" "mongo --path mongo")
+paths=("ring --path ask --transport shm" "tcp --path ask --transport tcp" "mongo --path mongo")
 
 # turn OPERATION CONNECTIONS NAME FLAGS...
 turn() {
@@ -45,9 +45,9 @@ for round in $(seq "$rounds"); do
   for operation in insert delete update query; do
     for count in $connections; do
       say "round $round of $rounds: $operation, $count connection(s)"
-      for way in "${ways[@]}"; do
+      for path in "${paths[@]}"; do
         # shellcheck disable=SC2086
-        turn "$operation" "$count" $way
+        turn "$operation" "$count" $path
       done
       for what in ops_per_s p50_us server_cpu_us_per_op; do
         for other in tcp mongo; do

@@ -24,7 +24,7 @@ table='| Operation | Connections | rate of TCP'"'"'s | p50 of TCP'"'"'s | server
 for operation in insert delete update query; do
     for connections; do
         for transport in verbs tcp; do
-            documents $transport --op $operation --path ask --connections $connections --ops "$records" \
+            documents "$transport" --op "$operation" --path ask --connections "$connections" --ops "$records" \
                 --transport $transport
             grep -q "\"transport\":\"$transport\"" "$work/$transport" || fail "$operation is not over $transport"
             [[ $(wrong $transport) == 0 ]] || fail "$operation over $transport: $(<"$work/$transport")"
