@@ -3,6 +3,7 @@
 #
 #     bench/documents.sh [DOCUMENTS] [OPERATIONS] [ROUNDS]
 #     bench/documents.sh peer [DOCUMENTS] [OPERATIONS] [ROUNDS]   mongo-java-server as well, which needs Java and Maven
+#     bench/documents.sh others [DOCUMENTS] [ROUNDS]     what a full scan with a sort costs others' GETs
 #     bench/documents.sh many [DOCUMENTS]     memory of a large collection, and how long counts take
 #
 # It builds the release, starts a server with one shard, and takes pymongo and redis-py from the package registry.
@@ -11,6 +12,7 @@ cd "$(dirname "$0")/.."
 script=documents.py memory=1GiB driver=pymongo
 case ${1:-} in
 many) script=documents_many.py memory=6GiB && shift ;;
+others) script=documents_others.py && shift ;;
 # Newer versions do not speak with it.
 peer) driver=pymongo==4.8.0 && shift ;;
 esac

@@ -102,7 +102,7 @@ impl Store for Native {
     fn query(&mut self, code: i64, see: &mut dyn FnMut(Option<&RawDocument>)) -> Answer<()> {
         let filter = rawdoc! { "code": code };
         let found = answer(self.collection().and_then(|mut of| of.find(&filter, 1)))?;
-        Ok(found.map(|documents| see(documents.first().map(|document| &**document))))
+        Ok(found.map(|found| see(found.documents.first().map(|document| &**document))))
     }
 
     fn update(&mut self, id: i64, update: &RawDocument) -> Answer<Written> {
