@@ -40,9 +40,8 @@ impl Collections {
         let collection = self.named(root);
         let id = doc! { "v": 2, "key": { "_id": 1 }, "name": ID_INDEX };
         let mut indexes = vec![told(store, collection.root, &id, 0)];
-        let is_usable = |index: &&Index| {
-            index.is_ready() && !index.spec.is_hidden && index.places.is_none()
-        };
+        let is_usable =
+            |index: &&Index| index.is_ready() && !index.spec.is_hidden && index.places.is_none();
         let usable = collection.indexes.iter().filter(is_usable);
         indexes.extend(
             usable.map(|index| told(store, index.header, &index.spec.document, index.multikey)),
