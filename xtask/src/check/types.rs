@@ -116,6 +116,7 @@ const fn except(path: &'static str, folders: &'static [&'static str], why: &'sta
 const BOTH: &[&str] = &["rtree", "sorted"];
 const TREES: &[&str] = &["rtree"];
 const SORTED: &[&str] = &["sorted"];
+const COLLECTIONS: &[&str] = &["collection"];
 
 /// GEO keys and trees are asked by `Request::Object`, as any type is; but a connection's
 /// thread reads small ones itself before it asks a shard, and what is found has forms of
@@ -129,6 +130,10 @@ const EXCEPT: &[Except] = &[
     except("crates/engine/src/types/ordered/", TREES, "the same"),
     except("crates/engine/src/types/tree_range.rs", TREES, "the same"),
     except("crates/engine/src/types/collection/", TREES, "the same"),
+    except("crates/client-core/src/collection/", TREES, "the same"),
+    except("crates/client-core/src/plans/documents.rs", COLLECTIONS, "asks for a plan's documents"),
+    except("crates/server/src/plans/look.rs", COLLECTIONS, "the same"),
+    except("crates/server/src/plans/answers.rs", COLLECTIONS, "takes them from the reply"),
     except(
         "crates/client-core/src/read_lease/clocks.rs",
         &["collection"],
