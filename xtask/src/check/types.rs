@@ -116,7 +116,6 @@ const fn except(path: &'static str, folders: &'static [&'static str], why: &'sta
 const BOTH: &[&str] = &["rtree", "sorted"];
 const TREES: &[&str] = &["rtree"];
 const SORTED: &[&str] = &["sorted"];
-const COLLECTIONS: &[&str] = &["collection"];
 
 /// GEO keys and trees are asked by `Request::Object`, as any type is; but a connection's
 /// thread reads small ones itself before it asks a shard, and what is found has forms of
@@ -131,9 +130,6 @@ const EXCEPT: &[Except] = &[
     except("crates/engine/src/types/tree_range.rs", TREES, "the same"),
     except("crates/engine/src/types/collection/", TREES, "the same"),
     except("crates/client-core/src/collection/", TREES, "the same"),
-    except("crates/client-core/src/plans/documents.rs", COLLECTIONS, "asks for a plan's documents"),
-    except("crates/server/src/plans/look.rs", COLLECTIONS, "the same"),
-    except("crates/server/src/plans/answers.rs", COLLECTIONS, "takes them from the reply"),
     except(
         "crates/client-core/src/read_lease/clocks.rs",
         &["collection"],
@@ -180,13 +176,13 @@ const EXCEPT: &[Except] = &[
     ),
     except(
         "crates/server/src/plans/",
-        &["hash", "list", "rtree"],
-        "plans start from lists and trees, and look at hashes (decision 0074)",
+        &["hash", "list", "rtree", "collection"],
+        "plans start from lists and trees, look at hashes (decision 0074), and find documents",
     ),
     except(
         "crates/client-core/src/plans/",
-        &["list", "rtree", "ordered"],
-        "plans read lists and trees of both types (decision 0075)",
+        &["list", "rtree", "ordered", "collection"],
+        "plans read lists and trees of both types (decision 0075), and find documents",
     ),
 ];
 
