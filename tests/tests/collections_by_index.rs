@@ -191,11 +191,12 @@ fn a_find_by_an_index_takes_few_round_trips() {
     assert_eq!((again.served_by, again.counts.asked), (ServedBy::Read, 0));
     assert_eq!(again.counts.round_trips, 2, "{:?}", again.counts);
     assert_eq!(by_id(again), expected);
-    // Documents that were not read before: their buckets come between.
+    // Documents that were not read before: their buckets come between, and behind some of them another bucket,
+    // or a record of the same signature.
     let other = rawdoc! { "kind": "kind3", "price": { "$gte": 20, "$lt": 22 } };
     let found = read(&mut reader, &other);
     assert!(found.served_by.is_read() && found.counts.asked == 0, "{found:?}");
-    assert!(found.counts.round_trips <= 4, "{:?}", found.counts);
+    assert!(found.counts.round_trips <= 7, "{:?}", found.counts);
     assert_eq!(by_id(found), by_id(find(&mut writer, &other, Path::Ask)));
     // None: the root alone is read behind the leaf.
     let none = rawdoc! { "kind": "kind3", "price": 1_000 };

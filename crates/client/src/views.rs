@@ -1,6 +1,6 @@
 //! A session's views of objects that it has used, by their keys.
 
-use crate::collection::CollectionView;
+use crate::collection::view::CollectionView;
 use crate::error::Error;
 use remora_client_core as core;
 use std::collections::BTreeMap;

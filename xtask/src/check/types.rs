@@ -129,6 +129,7 @@ const EXCEPT: &[Except] = &[
     except("crates/engine/src/types/ordered/", TREES, "the same"),
     except("crates/engine/src/types/tree_range.rs", TREES, "the same"),
     except("crates/engine/src/types/collection/", TREES, "the same"),
+    except("crates/client-core/src/collection/", TREES, "the same"),
     except(
         "crates/client-core/src/read_lease/clocks.rs",
         &["collection"],
@@ -175,13 +176,13 @@ const EXCEPT: &[Except] = &[
     ),
     except(
         "crates/server/src/plans/",
-        &["hash", "list", "rtree"],
-        "plans start from lists and trees, and look at hashes (decision 0074)",
+        &["hash", "list", "rtree", "collection"],
+        "plans start from lists and trees, look at hashes (decision 0074), and find documents",
     ),
     except(
         "crates/client-core/src/plans/",
-        &["list", "rtree", "ordered"],
-        "plans read lists and trees of both types (decision 0075)",
+        &["list", "rtree", "ordered", "collection"],
+        "plans read lists and trees of both types (decision 0075), and find documents",
     ),
 ];
 

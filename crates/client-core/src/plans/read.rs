@@ -64,21 +64,9 @@ fn batch(
         let (place, names) = match want {
             Want::Item { place, fields: Fields::Some(names) } => (place, Some(&**names)),
             Want::Item { place, fields: Fields::All } | Want::List { place, .. } => (place, None),
-            Want::Entries { .. } => {
-                let Some(entries) = ordered::range(core, tools.open, want)? else {
-                    return Ok(None);
-                };
-                given[number] = Some(entries);
-                continue;
-            }
-            Want::Documents { .. } => {
-                given[number] = documents::ask(core, want)?;
-                continue;
-            }
-            Want::Objects { .. } => {
-                let open = (&mut *tools.open, &mut *tools.trees);
-                let Some(objects) = objects::search(core, open, want)? else { return Ok(None) };
-                given[number] = Some(objects);
+            Want::Entries { .. } | Want::Documents { .. } | Want::Objects { .. } => {
+                let Some(found) = search(core, tools, want)? else { return Ok(None) };
+                given[number] = Some(found);
                 continue;
             }
         };
@@ -128,6 +116,15 @@ fn batch(
         return Ok(None);
     }
     Ok(given.into_iter().collect())
+}
+
+/// Answers a want that is a search by itself; `None` if the whole plan is to be asked.
+fn search(core: &mut Core, tools: &mut Tools<'_>, want: &Want) -> Result<Option<Given>, Error> {
+    match want {
+        Want::Entries { .. } => ordered::range(core, tools.open, want),
+        Want::Documents { .. } => documents::ask(core, want),
+        _ => objects::search(core, (&mut *tools.open, &mut *tools.trees), want),
+    }
 }
 
 /// Asks for the wants that READs did not answer. False if the whole plan is to be asked.

@@ -1,7 +1,8 @@
 //! Finding documents by a filter: by READs of an index and of the documents, or asked in steps.
 
-use super::indexes::KnownIndexes;
-use super::{CollectionKey, CollectionView, SENSELESS, at_place, parse, place_of};
+use super::CollectionKey;
+use super::replies::{SENSELESS, at_place, parse, place_of};
+use super::view::CollectionView;
 use crate::error::Error;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
@@ -52,18 +53,6 @@ struct Begun {
 fn readable(filter: &RawDocument) -> Option<Filter> {
     let filter = Filter::parse(filter).ok()?;
     (!filter.has_expression() && filter.near().is_none()).then_some(filter)
-}
-
-impl CollectionView {
-    /// Asks what the indexes are, if that is not known. There are none without a collection.
-    fn learn_indexes(&mut self, session: &mut core::Session) -> Result<(), Error> {
-        let is_known = self.indexes.as_ref().is_some_and(|known| !known.is_old);
-        if !is_known {
-            let before = self.indexes.take();
-            self.indexes = KnownIndexes::ask(session, &self.open, before)?;
-        }
-        Ok(())
-    }
 }
 
 impl CollectionKey<'_> {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is not known to be an index of plain fields is left out, so that no search goes by it.
 
-use super::{SENSELESS, parse};
+use super::replies::{SENSELESS, parse};
 use crate::error::Error;
 use bson::raw::{RawBsonRef, RawDocument};
 use remora_client_core as core;
@@ -16,7 +16,7 @@ const MOST_RANGES: usize = 16;
 
 /// The indexes of one version.
 #[derive(Debug)]
-pub(super) struct KnownIndexes {
+pub(crate) struct KnownIndexes {
     pub version: u64,
     /// A READ has found another version, or another collection.
     pub is_old: bool,
@@ -28,7 +28,7 @@ pub(super) struct KnownIndexes {
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct KnownIndex {
+pub(crate) struct KnownIndex {
     fields: Vec<IndexField>,
     is_unique: bool,
     is_sparse: bool,

@@ -2,25 +2,25 @@
 
 mod find;
 mod indexes;
+mod replies;
+pub(crate) mod view;
 
 pub use find::FoundDocuments;
 
 use crate::error::Error;
 use crate::session::Session;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
-use bson::{Binary, cstr, rawdoc, spec::BinarySubtype};
-use indexes::KnownIndexes;
+use bson::{cstr, rawdoc};
 use remora_client_core as core;
 use remora_document::{collection_key, encode_id};
 use remora_protocol::Items;
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
+use replies::{SENSELESS, at_place, failure_of, parse, place_of};
+use view::CollectionView;
 
 /// Most collections whose locations a session keeps.
 const MOST_VIEWS: usize = 1 << 14;
-
-/// A reply that no honest server gives.
-const SENSELESS: Error = Error::Protocol("a reply about documents that makes no sense");
 
 /// A handle for a key that holds a collection of documents: [`Session::collection`]. It finds documents
 /// by their `_id` or by an index by either route, and asks for all else. The first READ finds the collection
@@ -29,14 +29,6 @@ pub struct CollectionKey<'s> {
     core: &'s mut core::Session,
     view: &'s mut CollectionView,
     path: core::Path,
-}
-
-/// A session's view of one collection.
-#[derive(Debug)]
-pub(crate) struct CollectionView {
-    open: core::OpenCollection,
-    /// Its indexes, as its owner told them.
-    indexes: Option<KnownIndexes>,
 }
 
 /// What an update or a removal did.
@@ -80,24 +72,6 @@ fn request_by_id(id: RawBsonRef<'_>) -> Vec<u8> {
     equal.append(cstr!("$eq"), id);
     let request = rawdoc! { "filter": { "_id": equal }, "hint": "_id_", "limit": 1 };
     request.into_bytes()
-}
-
-/// The place where a step ended, if there may be more.
-fn place_of(told: &RawDocument) -> Option<Binary> {
-    let bytes = told.get_binary("at").ok()?.bytes.to_vec();
-    Some(Binary { subtype: BinarySubtype::Generic, bytes })
-}
-
-/// A request with the place where its last step ended.
-fn at_place(mut request: RawDocumentBuf, at: Option<&Binary>) -> RawDocumentBuf {
-    if let Some(at) = at {
-        request.append(cstr!("at"), at.clone());
-    }
-    request
-}
-
-fn parse(bytes: &[u8]) -> Result<&RawDocument, Error> {
-    RawDocument::from_bytes(bytes).map_err(|_| SENSELESS)
 }
 
 impl<'s> CollectionKey<'s> {
@@ -323,9 +297,4 @@ impl<'s> CollectionKey<'s> {
             }
         }
     }
-}
-
-/// The error that a document of a reply describes.
-fn failure_of(told: &RawDocument) -> Error {
-    told.get_i32("code").map_or(SENSELESS, |code| Error::Documents { code })
 }
