@@ -12,6 +12,7 @@ use crate::store::{Now, Store};
 use crate::types::arena::{logged_arena, planned_arena};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal, Slot, set_state_guardian};
+use remora_document::GeoKind;
 use remora_index::btree::{Options, Tree, TreeError};
 use remora_index::hash::record_value;
 use remora_index::rtree;
@@ -24,6 +25,7 @@ use remora_layout::limits::{
 };
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::record::State;
+use remora_layout::tree::TREE_HEADER_BYTES;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use std::collections::{BTreeMap, BTreeSet};
@@ -249,6 +251,17 @@ fn create<J: Journal>(
     })
 }
 
+/// An empty R-tree for geometries of this kind.
+fn begin_places<J: Journal>(
+    store: &mut Store<J>,
+    (on, name, kind): (On<'_>, &str, GeoKind),
+) -> Result<Places, Status> {
+    let named = (name.as_bytes(), on.hash);
+    let header = store.new_root(named, Kind::COLLECTION, TREE_HEADER_BYTES, 0, on.now);
+    let header = header.map_err(full)?;
+    Places::create(store, header, kind, on.now).inspect_err(|_| store.give_back(header, on.now))
+}
+
 pub(super) fn full(_: ArenaFull) -> Status {
     Status::OutOfMemory
 }
@@ -365,7 +378,7 @@ impl Collections {
         let mut index =
             Index { spec, header, tree, places: None, multikey: 0, cut: 0, building: None };
         if let Some((_, kind)) = geo_field(&index.spec.fields) {
-            match self.begin_places(store, (on, &index.spec.name, kind)) {
+            match begin_places(store, (on, &index.spec.name, kind)) {
                 Ok(places) => index.places = Some(places),
                 Err(status) => {
                     self.bury(store, index);

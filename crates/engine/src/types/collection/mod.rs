@@ -18,6 +18,7 @@ mod insert;
 mod places;
 mod plan;
 mod readable;
+mod rings;
 mod rows;
 mod scan;
 mod settings;

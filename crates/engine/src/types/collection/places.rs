@@ -1,4 +1,4 @@
-//! Indexes of geometries: a rectangle for each document in an R-tree, and rings of a search by distance.
+//! Indexes of geometries: a rectangle for each document in an R-tree.
 //!
 //! An object of the R-tree is named by a word, a hash of the encoded `_id`. The B+tree of the index says which
 //! documents have the word: its entries have the word as their value. So a document is found from either side
@@ -8,21 +8,17 @@
 //! been one only since the word came.
 
 use super::entry::{entry, split};
-use super::held::{Collection, Collections, Index, full};
-use super::plan::Ring;
 use crate::store::{Now, Store};
 use crate::types::arena::{arena_at, planned_arena};
-use crate::types::object::On;
 use remora_arena::{Journal, Slot};
-use remora_document::{GeoKind, IndexField, Near, behind};
+use remora_document::{GeoKind, IndexField, behind};
 use remora_index::btree::{self, Range};
 use remora_index::rtree::{Tree, TreeError, TreeOptions};
 use remora_layout::hash::digest;
-use remora_layout::kind::Kind;
-use remora_layout::limits::{GEO_INDEX_CAPACITY, NEAR_RING_DOCUMENTS};
+use remora_layout::limits::GEO_INDEX_CAPACITY;
 use remora_layout::node::{Home, node_bytes};
 use remora_layout::rect::Rect;
-use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
+use remora_layout::tree::TreeKind;
 use remora_protocol::message::Status;
 use std::ops::Bound;
 
@@ -31,9 +27,6 @@ const WORD_BITS: u64 = if cfg!(test) { 7 } else { u64::MAX };
 
 /// Nodes of one level that are counted for an estimate.
 const COUNTED_NODES: usize = 16;
-
-/// How often the width of a ring is doubled.
-const MOST_WIDENINGS: usize = 64;
 
 /// The R-tree of an index.
 pub(super) struct Places {
@@ -69,6 +62,29 @@ pub(super) fn geo_field(fields: &[IndexField]) -> Option<(&IndexField, GeoKind)>
 }
 
 impl Places {
+    /// An empty R-tree for geometries of this kind, whose header lies in a record.
+    pub fn create<J: Journal>(
+        store: &mut Store<J>,
+        header: Slot,
+        kind: GeoKind,
+        now: Now,
+    ) -> Result<Self, Status> {
+        let (at, capacity) = (store.state_of(header), GEO_INDEX_CAPACITY);
+        let home = Home { secret: store.options.record_secret, region: store.options.region };
+        let options = TreeOptions { kind: TreeKind::Hilbert, capacity, bounds: kind.extent() };
+        let mut made = Tree::create(&mut planned_arena(store), home, at, options);
+        if matches!(made, Err(TreeError::Full(_))) && store.make_free(8 * node_bytes(capacity), now)
+        {
+            made = Tree::create(&mut planned_arena(store), home, at, options);
+        }
+        Ok(Self { header, tree: made.map_err(|_| Status::OutOfMemory)? })
+    }
+
+    /// About how many documents have geometries in some windows.
+    pub fn about<J: Journal>(&self, store: &Store<J>, windows: &[Rect]) -> u64 {
+        self.tree.about(&store.owner, windows, COUNTED_NODES)
+    }
+
     /// Takes memory for some puts; if it does not suffice, after some was made free.
     pub fn reserve<J: Journal>(
         &mut self,
@@ -132,83 +148,6 @@ impl Places {
             }
         }
         Ok(())
-    }
-}
-
-impl Index {
-    /// About how many documents have geometries in some windows.
-    pub fn about<J: Journal>(&self, store: &Store<J>, windows: &[Rect]) -> u64 {
-        let count = |places: &Places| places.tree.about(&store.owner, windows, COUNTED_NODES);
-        self.places.as_ref().map_or(0, count)
-    }
-
-    /// The ring of a search by distance that begins at this one: as wide as some documents need it. The last one
-    /// has no end.
-    pub fn ring<J: Journal>(&self, store: &Store<J>, near: &Near, from: f64) -> Ring {
-        /// Of the farthest distance.
-        const LEAST_WIDTH: f64 = 1e-6;
-        let extent = self.places.as_ref().and_then(|places| places.tree.extent(&store.owner));
-        let last = Ring { from, to: f64::INFINITY };
-        let Some(extent) = extent else { return last };
-        let farthest = near.farthest(&extent);
-        let most = near.max().map_or(farthest, |of| of.min(farthest));
-        let mut width = (from / 4.0).max(farthest * LEAST_WIDTH);
-        let about = |to: f64| self.about(store, &near.windows(to));
-        let enough = about(from).saturating_add(NEAR_RING_DOCUMENTS);
-        for _ in 0..MOST_WIDENINGS {
-            let to = from + width;
-            if to.is_nan() || to >= most || to <= from {
-                break;
-            }
-            if about(to) >= enough {
-                return Ring { from, to };
-            }
-            width *= 2.0;
-        }
-        last
-    }
-}
-
-impl Collection {
-    /// The ring of a search that goes over an index.
-    pub fn ring_of<J: Journal>(
-        &self,
-        store: &Store<J>,
-        index: &str,
-        near: &Near,
-        from: f64,
-    ) -> Option<Ring> {
-        let at = self.index(index)?;
-        Some(self.indexes[at].ring(store, near, from))
-    }
-}
-
-impl Collections {
-    /// An empty R-tree for geometries of this kind.
-    pub(super) fn begin_places<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        (on, name, kind): (On<'_>, &str, GeoKind),
-    ) -> Result<Places, Status> {
-        let named = (name.as_bytes(), on.hash);
-        let header = store.new_root(named, Kind::COLLECTION, TREE_HEADER_BYTES, 0, on.now);
-        let header = header.map_err(full)?;
-        let (at, capacity) = (store.state_of(header), GEO_INDEX_CAPACITY);
-        let home = Home { secret: store.options.record_secret, region: store.options.region };
-        let options = TreeOptions { kind: TreeKind::Hilbert, capacity, bounds: kind.extent() };
-        let mut made = Tree::create(&mut planned_arena(store), home, at, options);
-        if matches!(made, Err(TreeError::Full(_)))
-            && store.make_free(8 * node_bytes(capacity), on.now)
-        {
-            made = Tree::create(&mut planned_arena(store), home, at, options);
-        }
-        match made {
-            Ok(tree) => Ok(Places { header, tree }),
-            Err(_) => {
-                store.give_back(header, on.now);
-                Err(Status::OutOfMemory)
-            }
-        }
     }
 }
 

@@ -260,7 +260,8 @@ impl Collection {
         (at, windows): (usize, Vec<Rect>),
         wanted: &Wanted<'_>,
     ) -> QueryPlan {
-        let keys = self.indexes[at].about(store, &windows);
+        let places = self.indexes[at].places.as_ref();
+        let keys = places.map_or(0, |places| places.about(store, &windows));
         let count = keys as f64;
         let sort = wanted.order.map_or(0.0, |_| 0.3 * count * count.max(2.0).log2());
         QueryPlan {
