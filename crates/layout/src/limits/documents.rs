@@ -80,9 +80,9 @@ pub const INSERT_GROUP_DOCUMENTS: usize = 16;
 /// Bytes of these, about.
 pub const INSERT_GROUP_BYTES: usize = 256 << 10;
 /// Entries of a node of an R-tree of documents.
-pub const GEO_INDEX_CAPACITY: usize = 32;
+pub const PLACE_INDEX_CAPACITY: usize = 32;
 /// Nodes of such a tree that are visited for some of its objects, about.
-pub const GEO_STEP_NODES: usize = 1024;
+pub const PLACE_STEP_NODES: usize = 1024;
 /// Documents that one ring of a search by distance is to have, about.
 pub const NEAR_RING_DOCUMENTS: u64 = 128;
 /// Documents that one step of building an index looks at.

@@ -15,7 +15,7 @@ use remora_document::{GeoKind, IndexField, behind};
 use remora_index::btree::{self, Range};
 use remora_index::rtree::{Tree, TreeError, TreeOptions};
 use remora_layout::hash::digest;
-use remora_layout::limits::GEO_INDEX_CAPACITY;
+use remora_layout::limits::PLACE_INDEX_CAPACITY;
 use remora_layout::node::{Home, node_bytes};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
@@ -69,7 +69,7 @@ impl Places {
         kind: GeoKind,
         now: Now,
     ) -> Result<Self, Status> {
-        let (at, capacity) = (store.state_of(header), GEO_INDEX_CAPACITY);
+        let (at, capacity) = (store.state_of(header), PLACE_INDEX_CAPACITY);
         let home = Home { secret: store.options.record_secret, region: store.options.region };
         let options = TreeOptions { kind: TreeKind::Hilbert, capacity, bounds: kind.extent() };
         let mut made = Tree::create(&mut planned_arena(store), home, at, options);

@@ -16,7 +16,7 @@ use remora_arena::Journal;
 use remora_document::{DocumentError, Filter};
 use remora_index::btree::{Direction, Range};
 use remora_layout::limits::{
-    GEO_STEP_NODES, SEARCH_STEP_BYTES, SEARCH_STEP_DOCUMENTS, SEARCH_STEP_KEYS,
+    PLACE_STEP_NODES, SEARCH_STEP_BYTES, SEARCH_STEP_DOCUMENTS, SEARCH_STEP_KEYS,
 };
 use remora_layout::rect::Rect;
 use std::collections::VecDeque;
@@ -247,7 +247,7 @@ impl Scan {
         if left == 0 {
             return;
         }
-        let some = places.tree.in_order(&store.owner, windows, after, (left, GEO_STEP_NODES));
+        let some = places.tree.in_order(&store.owner, windows, after, (left, PLACE_STEP_NODES));
         for (value, word) in some.objects {
             left -= range_of_word(&word.to_be_bytes(), left, |range| {
                 tree.range(&store.owner, range, |key, _| {
