@@ -128,7 +128,11 @@ const EXCEPT: &[Except] = &[
     except("crates/client-core/src/sorted/", TREES, "the same"),
     except("crates/engine/src/types/ordered/", TREES, "the same"),
     except("crates/engine/src/types/tree_range.rs", TREES, "the same"),
-    except("crates/engine/src/types/collection/", TREES, "the same"),
+    except(
+        "crates/engine/src/types/collection/",
+        BOTH,
+        "the same; and MongoDB's conditions on geometries, and so their indexes, begin with `geo`",
+    ),
     except("crates/client-core/src/collection/", TREES, "the same"),
     except(
         "crates/client-core/src/read_lease/clocks.rs",
@@ -157,11 +161,6 @@ const EXCEPT: &[Except] = &[
     ),
     except("crates/engine/src/types/sorted/", TREES, "keys lie in one tree, places in another"),
     except("crates/engine/src/geo_read.rs", TREES, "searches the tree of a GEO key"),
-    except(
-        "crates/engine/src/types/collection/",
-        SORTED,
-        "MongoDB's conditions on geometries begin with `geo`, and so does what the indexes for them are called",
-    ),
     except("crates/server/src/resp/geo", TREES, "reads the tree of a GEO key, as trees.rs does"),
     except("crates/server/src/resp/trees.rs", SORTED, "reads the tree of a GEO key, too"),
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
