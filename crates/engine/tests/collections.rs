@@ -6,7 +6,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_document::{Direction, Filter, encode};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_log::{Assembler, Frames, LogKey, OwnedEntry};
-use remora_protocol::collection::CollectionCommand;
+use remora_protocol::collection::{CollectionCommand, split_rows};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
 use remora_testing::Random;
@@ -669,4 +669,38 @@ fn clients_are_told_the_indexes_that_searches_may_use_and_when_these_change() {
     ask(&mut shard, CollectionCommand::DropIndex { name: b"ab" }).ok();
     assert_eq!(told(&mut shard).1.len(), 1);
     shard.audit().unwrap();
+}
+
+#[test]
+fn plans_take_documents_as_names_and_texts_in_steps() {
+    let mut shard = shard(8 << 20);
+    let rows = |shard: &mut Shard, filter: &[u8], at: &[u8], count: u32| {
+        ask(shard, CollectionCommand::Rows { filter, at, count })
+    };
+    assert_eq!(rows(&mut shard, b"{}", b"", 5).status, Status::NotFound);
+    let all: Vec<Document> =
+        (0..1_500).map(|at| doc! { "_id": at, "a": "text", "b": { "c": at % 2 } }).collect();
+    insert(&mut shard, &all, true).ok();
+    let (mut at, mut found) = (Vec::new(), Vec::new());
+    loop {
+        let answer = rows(&mut shard, br#"{"b.c": 1}"#, &at, 100).ok();
+        let (next, documents) = split_rows(&answer.value).unwrap();
+        let before = found.len();
+        for fields in documents {
+            found.push(fields.iter().map(|word| word.unwrap().to_vec()).collect::<Vec<_>>());
+        }
+        assert_eq!(found.len() - before, answer.number as usize);
+        assert!(answer.number <= 100);
+        at = next.to_vec();
+        if at.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 750);
+    let words: Vec<&[u8]> = found[1].iter().map(|word| &word[..]).collect();
+    assert_eq!(words, [&b"_id"[..], b"3", b"a", b"text", b"b", br#"{"c":1}"#]);
+    for wrong in [&b"{"[..], b"\xff", br#"{"a": {"$wrong": 1}}"#] {
+        assert_eq!(rows(&mut shard, wrong, b"", 5).status, Status::Refused);
+    }
+    assert_eq!(rows(&mut shard, b"{}", b"nowhere", 5).status, Status::Refused);
 }
