@@ -512,6 +512,23 @@ fn a_comparison_that_takes_too_long_is_refused() {
     let filter = Filter::parse(&raw(&filter)).unwrap();
     let line = |points| doc! { "a": { "type": "LineString", "coordinates": circle(points) } };
     let many = doc! { "a": vec![bson!([50.0, 1.0]); 20_000] };
+    // Each arc of the line touches each tooth of the comb that hangs above it.
+    let teeth = (0..700).rev().flat_map(|at| {
+        let x = f64::from(at) / 70.0;
+        [bson!([x + 0.005, 0.5]), bson!([x, 0.0])]
+    });
+    let (from, to) = (bson!([-0.1, -1.0]), bson!([10.1, -1.0]));
+    let ring: Vec<Bson> =
+        [from.clone(), to].into_iter().chain(teeth).chain([bson!([-0.1, 0.5]), from]).collect();
+    let polygon = doc! { "type": "Polygon", "coordinates": [ring] };
+    let comb = doc! { "a": { "$geoWithin": { "$geometry": polygon } } };
+    let comb = Filter::parse(&raw(&comb)).unwrap();
+    let to_and_fro = |arcs: i32| {
+        let ends = (0..=arcs).map(|at| bson!([if at % 2 == 0 { 0.0 } else { 9.9 }, 0.0]));
+        raw(&doc! { "a": { "type": "LineString", "coordinates": ends.collect::<Vec<_>>() } })
+    };
+    assert_eq!(comb.try_matches(&to_and_fro(1)), Ok(true));
+    assert_eq!(comb.try_matches(&to_and_fro(20)).unwrap_err().code(), 96);
     for document in [line(20_000), many] {
         let error = filter.try_matches(&raw(&document)).unwrap_err();
         assert_eq!(error.code(), 96, "{}", error.message());

@@ -105,8 +105,10 @@ fn closed(places: &[[f64; 2]]) -> Bson {
 }
 
 fn geometry() -> impl Strategy<Value = Bson> {
-    (places(4), 0..6).prop_map(|(places, kind)| match kind {
+    (places(4), 0..7).prop_map(|(places, kind)| match kind {
         0 => pairs(&places)[0].clone(),
+        // A pair in a pair, which a filter looks at, too.
+        6 => bson!([places[0][0], places[0][1], pairs(&places)[1].clone()]),
         1 => Bson::Array(pairs(&places)),
         2 => geojson("LineString", Bson::Array(pairs(&places))),
         3 => geojson("MultiPoint", Bson::Array(pairs(&places))),
@@ -159,6 +161,28 @@ proptest! {
                 let meets = windows.iter().any(|window| window.intersects(&rect));
                 prop_assert!(meets, "{:?} {:?}", rect, windows);
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn a_distance_lies_within_the_reach_of_the_rectangle(
+        value in geometry(), centre in places(1), is_flat in any::<bool>(),
+    ) {
+        let document = raw(&doc! { "at": value });
+        let name = if is_flat { "$near" } else { "$nearSphere" };
+        let condition = doc! { "at": { name: pairs(&centre)[0].clone() } };
+        let filter = Filter::parse(&raw(&condition)).unwrap();
+        let (near, path) = (filter.near().unwrap(), Path::parse("at").unwrap());
+        let rect = GeoKind::Sphere.rect(&path, &document);
+        if let (Some(distance), Ok(Some(rect))) = (near.distance(&document), rect) {
+            let (least, most) = near.reach(&rect);
+            prop_assert!(least <= distance && distance <= most, "{least} {distance} {most} {rect:?}");
+            let is_point = rect.min_x == rect.max_x && rect.min_y == rect.max_y;
+            prop_assert!(!is_point || most - least < 1.0, "{least} {most}");
         }
     }
 }

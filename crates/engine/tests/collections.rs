@@ -704,3 +704,76 @@ fn plans_take_documents_as_names_and_texts_in_steps() {
     }
     assert_eq!(rows(&mut shard, b"{}", b"nowhere", 5).status, Status::Refused);
 }
+
+/// An update that moves documents along the index of its hint ends, and changes each of them once.
+#[test]
+fn an_update_with_a_hint_changes_each_document_once() {
+    let mut shard = shard(8 << 20);
+    let all: Vec<Document> = (0..1000).map(|at| doc! { "_id": at, "a": at }).collect();
+    insert(&mut shard, &all, true).ok();
+    index(&mut shard, doc! { "a": 1 }, doc! {}).ok();
+    let update = doc! { "q": { "a": { "$gte": 0 } }, "u": { "$inc": { "a": 100_000 } },
+    "multi": true, "hint": "a_1" };
+    let (matched, modified, _) = write(&mut shard, update);
+    assert_eq!((matched, modified), (1000, 1000));
+    let (number, ..) = find(&mut shard, doc! { "filter": { "a": { "$gte": 200_000 } } });
+    assert_eq!(number, 0);
+}
+
+/// A search does not go on in another index, or another collection, of the same name.
+#[test]
+fn a_search_ends_with_its_index_and_its_collection() {
+    let mut shard = shard(8 << 20);
+    let all: Vec<Document> = (0..300).map(|at| doc! { "_id": at, "a": at, "b": -at }).collect();
+    insert(&mut shard, &all, true).ok();
+    let x = |field: &str| doc! { "key": { field: 1 }, "name": "x" };
+    create_index(&mut shard, x("a")).ok();
+    let begin = |shard: &mut Shard, hint: &str| {
+        let mut request = doc! { "hint": hint, "limit": 10 };
+        let (_, head, _) = find_step(shard, &request);
+        request.insert("at", head.get("at").unwrap().clone());
+        request
+    };
+    let killed = |shard: &mut Shard, request: &Document| {
+        let answer = ask(shard, CollectionCommand::Find { request: &bytes(request) });
+        assert_eq!((answer.status, answer.number), (Status::Refused, 175), "{}", answer.text());
+    };
+    let in_index = begin(&mut shard, "x");
+    let in_ids = begin(&mut shard, "_id_");
+    ask(&mut shard, CollectionCommand::DropIndex { name: b"x" }).ok();
+    killed(&mut shard, &in_index);
+    create_index(&mut shard, x("b")).ok();
+    killed(&mut shard, &in_index);
+    assert_eq!(find_step(&mut shard, &in_ids).2.len(), 10);
+    shard.execute(&Command::Del { key: KEY }, shard.hash(KEY), NOW);
+    killed(&mut shard, &in_ids);
+    insert(&mut shard, &all, true).ok();
+    killed(&mut shard, &in_ids);
+}
+
+/// A place far from all documents does not get all of them as one ring.
+#[test]
+fn a_ring_has_some_documents_however_far_it_begins() {
+    let mut shard = shard(32 << 20);
+    let mut random = Random::new(2);
+    let mut place = || 10.0 + random.below(1_000_000) as f64 / 1e8;
+    let all: Vec<Document> =
+        (0..20_000).map(|at| doc! { "_id": at, "at": [place(), place()] }).collect();
+    for some in all.chunks(1000) {
+        insert(&mut shard, some, true).ok();
+    }
+    index(&mut shard, doc! { "at": "2dsphere" }, doc! {}).ok();
+    let near = doc! { "at": { "$nearSphere": [0, 40] } };
+    let (mut request, mut number) = (doc! { "filter": near, "near": { "from": 0.0 } }, 0);
+    let to = loop {
+        let (some, head, _) = find_step(&mut shard, &request);
+        number += some;
+        let to = head.get_f64("to").unwrap();
+        request.insert("near", doc! { "from": 0.0, "to": to });
+        match head.get("at") {
+            Some(at) => request.insert("at", at.clone()),
+            None => break to,
+        };
+    };
+    assert!((1..2000).contains(&number) && to.is_finite(), "{number} documents up to {to}");
+}

@@ -107,6 +107,8 @@ fn draw_geometry(random: &mut Random) -> Bson {
             bson!({ "type": "LineString", "coordinates": [draw_place(random), draw_place(random)] })
         }
         3 => bson!({ "type": "Point", "coordinates": draw_place(random) }),
+        // Filters look at the pair in the pair, too.
+        4 => bson!([1, 2, draw_place(random)]),
         _ => draw_place(random),
     }
 }
@@ -356,7 +358,14 @@ impl World {
         let is_multi = is_operators && self.random.one_in(2);
         let matching = self.matching(&filter);
         let parsed = Update::parse(&raw(&update), &[]).unwrap();
-        let request = doc! { "q": filter.clone(), "u": update.clone(), "multi": is_multi };
+        let mut request = doc! { "q": filter.clone(), "u": update.clone(), "multi": is_multi };
+        let is_plain = |of: &&(Document, Document)| {
+            of.1.is_empty() && of.0.values().all(|of| of.as_i32().is_some())
+        };
+        let hint = self.indexes.iter().find(is_plain).map(name_of);
+        if let Some(hint) = hint.filter(|_| self.random.one_in(3)) {
+            request.insert("hint", hint);
+        }
         let (number, _, reply) = write(&mut self.shard, request);
         let all = find(&mut self.shard, doc! {}).2;
         let context = UpdateContext { now_ms: NOW.unix_ms as i64, ..UpdateContext::default() };

@@ -114,6 +114,8 @@ impl CollectionKey<'_> {
                     return Ok(Some(documents.map_err(|_| SENSELESS)?));
                 }
                 IndexRead::Changed => {
+                    // What is learned next stands in another order.
+                    begun.index = None;
                     let known = self.view.indexes.iter_mut();
                     known.for_each(|known| known.is_old = true);
                 }

@@ -21,7 +21,7 @@ use crate::value::is_true;
 use crate::variables::Variables;
 use bson::RawBson;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use remora_layout::limits::{MAX_FILTER_CONDITIONS, MAX_FILTER_PATTERNS};
+use remora_layout::limits::{MAX_FILTER_CONDITIONS, MAX_FILTER_PATTERNS, MAX_FILTER_REGIONS};
 use std::sync::Arc;
 
 type Parsed<T> = Result<T, DocumentError>;
@@ -38,6 +38,7 @@ pub(super) fn filter(document: &RawDocument, variables: &Variables) -> Parsed<(V
         patterns: 0,
         elem_matches: 0,
         nears: 0,
+        regions: 0,
         has_expression: false,
     };
     let clauses = parser.clauses(document)?;
@@ -60,6 +61,8 @@ struct Parser<'v> {
     elem_matches: usize,
     /// How many `$near` it has.
     nears: usize,
+    /// How many `$geoWithin` and `$geoIntersects`.
+    regions: usize,
 }
 
 impl Parser<'_> {
@@ -156,6 +159,8 @@ impl Parser<'_> {
                     self.nears += 1;
                     tests.push(Test::Any(Predicate::Near(Near::parse(path, document)?)));
                 }
+                "$geoWithin" | "$within" => tests.push(self.region(Relation::Within, value)?),
+                "$geoIntersects" => tests.push(self.region(Relation::Intersects, value)?),
                 "$minDistance" | "$maxDistance" => Near::parse(path, document).map(drop)?,
                 "$ne" => tests.push(not_equal(path, value)?),
                 "$in" => tests.push(Test::Any(self.in_list(name, value)?)),
@@ -288,6 +293,15 @@ impl Parser<'_> {
         Pattern::new(pattern, options)
     }
 
+    fn region(&mut self, relation: Relation, value: RawBsonRef<'_>) -> Parsed<Test> {
+        self.regions += 1;
+        if self.regions > MAX_FILTER_REGIONS {
+            let message = format!("a filter has more than {MAX_FILTER_REGIONS} regions");
+            return Err(DocumentError::bad_value(message));
+        }
+        Ok(Test::Any(Predicate::Region(Region::parse(relation, value)?.into())))
+    }
+
     fn count(&mut self) -> Parsed<()> {
         self.conditions += 1;
         if self.conditions > MAX_FILTER_CONDITIONS {
@@ -314,10 +328,6 @@ fn simple(name: &str, value: RawBsonRef<'_>) -> Parsed<Test> {
         "$bitsAnySet" => Predicate::Bits(Bits::parse(name, bits::Test::AnySet, value)?),
         "$bitsAllClear" => Predicate::Bits(Bits::parse(name, bits::Test::AllClear, value)?),
         "$bitsAnyClear" => Predicate::Bits(Bits::parse(name, bits::Test::AnyClear, value)?),
-        "$geoWithin" | "$within" => {
-            Predicate::Region(Region::parse(Relation::Within, value)?.into())
-        }
-        "$geoIntersects" => Predicate::Region(Region::parse(Relation::Intersects, value)?.into()),
         "$where" => return Err(DocumentError::bad_value("$where cannot be applied to a field")),
         _ if UNSUPPORTED.contains(&name) => return Err(unsupported(name)),
         _ => return Err(DocumentError::bad_value(format!("unknown operator: {name}"))),

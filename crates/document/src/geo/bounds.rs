@@ -96,6 +96,12 @@ impl GeoKind {
             Ok(())
         };
         match (stored(value), value) {
+            (Some(geometry), RawBsonRef::Array(pair)) => {
+                take(geometry)?;
+                // Filters look at the elements of any array, also of one that is a pair itself.
+                let further = elements(pair).filter(|of| is_compound(*of)).filter_map(stored);
+                further.into_iter().try_for_each(take)
+            }
             (Some(geometry), _) => take(geometry),
             (None, RawBsonRef::Array(array)) if elements(array).all(is_compound) => {
                 elements(array).try_for_each(|element| take(geometry_of(element)?))

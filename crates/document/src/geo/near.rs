@@ -11,6 +11,7 @@ use crate::raw::fields;
 use crate::value::{shown, to_double};
 use bson::raw::{RawBsonRef, RawDocument};
 use remora_layout::rect::Rect;
+use std::f64::consts::PI;
 use std::ops::ControlFlow;
 
 /// Radius of the sphere, metres: that of MongoDB.
@@ -121,17 +122,23 @@ impl Near {
         }
     }
 
-    /// A distance that no geometry in a rectangle exceeds.
+    /// Two distances, between which those of all geometries in a rectangle lie.
     #[must_use]
-    pub fn farthest(&self, extent: &Rect) -> f64 {
-        match self.on_sphere {
-            Some(_) => std::f64::consts::PI * EARTH_RADIUS,
-            None => {
-                let square = extent.farthest_squared(self.centre.x, self.centre.y);
-                // Rounding is no reason to miss one.
-                if square.is_finite() { square.sqrt() * (1.0 + 1e-9) } else { f64::INFINITY }
-            }
+    pub fn reach(&self, rect: &Rect) -> (f64, f64) {
+        /// Rounding is no reason to miss one: a part of the distance, and metres on the sphere.
+        const MARGIN: (f64, f64) = (1e-9, 1e-5);
+        let Place { x, y } = self.centre;
+        if self.on_sphere.is_some() {
+            let least = angle_to(x, y, rect) * EARTH_RADIUS;
+            // The farthest place is the nearest one to the opposite of the centre.
+            let opposite = if x > 0.0 { x - 180.0 } else { x + 180.0 };
+            let most = (PI - angle_to(opposite, -y, rect)) * EARTH_RADIUS;
+            let (part, metres) = MARGIN;
+            return (least * (1.0 - part) - metres, most * (1.0 + part) + metres);
         }
+        let (least, most) = (rect.distance_squared(x, y), rect.farthest_squared(x, y));
+        let part = MARGIN.0;
+        (least.sqrt() * (1.0 - part), most.sqrt() * (1.0 + part))
     }
 
     /// The distance of a document: of several geometries that are within the limits the smallest one. None
@@ -213,6 +220,23 @@ fn parse(path: &Path, operators: &RawDocument) -> Read<Near> {
     }
     let unit = if name == "$near" { Unit::Coordinates } else { Unit::Radians };
     limits.near(path, centre, unit)
+}
+
+/// The angle on the sphere from a place to the nearest one of a rectangle, in radians; all but that in degrees.
+fn angle_to(x: f64, y: f64, rect: &Rect) -> f64 {
+    let (low, high) = (rect.min_y, rect.max_y);
+    if (rect.min_x..=rect.max_x).contains(&x) {
+        return (low - y).max(y - high).max(0.0).to_radians();
+    }
+    let (place, (sin, cos)) = (Vector::of_degrees(x, y), y.to_radians().sin_cos());
+    let to_edge = |edge: f64| {
+        let angle = |latitude: f64| place.angle(Vector::of_degrees(edge, latitude));
+        // The place of the edge's circle that is nearest, if it lies on the edge.
+        let foot = sin.atan2(cos * (edge - x).to_radians().cos()).to_degrees();
+        let ends = angle(low).min(angle(high));
+        if (low..=high).contains(&foot) { ends.min(angle(foot)) } else { ends }
+    };
+    to_edge(rect.min_x).min(to_edge(rect.max_x))
 }
 
 /// The distances that stand beside a centre.

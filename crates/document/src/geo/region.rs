@@ -4,13 +4,12 @@ use super::bounds::{around_cap, around_circle, around_places, around_shape};
 use super::read::{Read, check_rings, geojson, on_sphere, pair, stored};
 use super::ring::Cap;
 use super::shape::{Geometry, Place, Shape};
+use super::steps::Steps;
 use crate::error::DocumentError;
 use crate::raw::{elements, fields};
 use crate::value::{shown, to_double};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use remora_layout::limits::MAX_EXPRESSION_STEPS;
 use remora_layout::rect::Rect;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Points of an argument at most, about: a match looks at all of them.
 const MOST_POINTS: usize = 1 << 16;
@@ -39,7 +38,7 @@ pub(crate) struct Region {
     relation: Relation,
     area: Area,
     /// Steps of the values of one document so far.
-    steps: AtomicU64,
+    steps: Steps,
 }
 
 #[derive(Debug, Clone)]
@@ -68,7 +67,7 @@ impl Region {
     /// Whether the values of one document took more steps than they may, so that [`Self::holds`] has not looked at
     /// some. The next document begins.
     pub(crate) fn has_given_up(&self) -> bool {
-        self.steps.swap(0, Ordering::Relaxed) > MAX_EXPRESSION_STEPS
+        self.steps.begin_anew()
     }
 
     /// Counts what comparing a geometry takes: each point of it with each one of the region.
@@ -78,8 +77,7 @@ impl Region {
             Area::Polygon(corners) => corners.len(),
             Area::Shape(area) => area.size(),
         };
-        let steps = (points * geometry.size()) as u64;
-        self.steps.fetch_add(steps, Ordering::Relaxed).saturating_add(steps) <= MAX_EXPRESSION_STEPS
+        self.steps.take(points * geometry.size())
     }
 
     /// Rectangles: the one around a geometry that meets it shares a point with one of them.
@@ -113,7 +111,7 @@ impl Region {
                 Relation::Intersects => shape.meets_cap(*cap),
             }),
             Area::Shape(area) => geometry.into_shape().is_some_and(|shape| match self.relation {
-                Relation::Within => area.covers(&shape),
+                Relation::Within => area.covers(&shape, &self.steps),
                 Relation::Intersects => area.intersects(&shape),
             }),
         }
@@ -175,7 +173,7 @@ fn parse(relation: Relation, value: RawBsonRef<'_>) -> Read<Region> {
         Area::Shape(shape) if relation == Relation::Within && shape.polygons.is_empty() => {
             Err(unsupported())
         }
-        _ => Ok(Region { relation, area, steps: AtomicU64::new(0) }),
+        _ => Ok(Region { relation, area, steps: Steps::default() }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Polygons on the sphere. Their edges are arcs of great circles, and belong to them.
 
+use super::steps::Steps;
 use super::vector::{Arc, TOLERANCE, Vector};
 
 /// A closed line. Its inside is the smaller of the two parts into which it divides the sphere.
@@ -106,29 +107,33 @@ impl Polygon {
         self.position(place) != Position::Outside
     }
 
-    /// Whether all of an arc lies in it.
-    pub(super) fn contains_arc(&self, arc: Arc) -> bool {
-        if !self.contains(arc.from) || !self.contains(arc.to) {
+    /// Whether all of an arc lies in it. Once that has taken too many steps, nothing does.
+    pub(super) fn contains_arc(&self, arc: Arc, steps: &Steps) -> bool {
+        let edges = self.arcs().count();
+        if !steps.take(2 * edges) || !self.contains(arc.from) || !self.contains(arc.to) {
             return false;
         }
         let mut places = Vec::new();
         for edge in self.arcs() {
             arc.meetings(*edge, &mut |place| places.push(place));
         }
-        arc.middles(&places).into_iter().all(|place| self.contains(place))
+        // An arc that meets many edges is divided into as many pieces.
+        let mut pieces = arc.middles(&places).into_iter();
+        pieces.all(|place| steps.take(edges) && self.contains(place))
     }
 
     /// Whether all of another polygon lies in it.
-    pub(super) fn contains_polygon(&self, other: &Polygon) -> bool {
-        if !other.arcs().all(|arc| self.contains_arc(*arc)) {
+    pub(super) fn contains_polygon(&self, other: &Polygon, steps: &Steps) -> bool {
+        if !other.arcs().all(|arc| self.contains_arc(*arc, steps)) {
             return false;
         }
         // No edge leaves it. So a hole of it lies in the other one, or has nothing of it.
+        let edges = other.arcs().count();
         let has_hole_inside = self
             .holes
             .iter()
             .flat_map(|hole| &hole.arcs)
-            .any(|arc| other.position(arc.middle()) == Position::Inside);
+            .any(|arc| !steps.take(edges) || other.position(arc.middle()) == Position::Inside);
         let is_beside = other.inner_place().is_none_or(|place| self.contains(place));
         !has_hole_inside && is_beside
     }

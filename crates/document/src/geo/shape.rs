@@ -1,6 +1,7 @@
 //! What a geometry is made of, and what two have to do with each other on the sphere.
 
 use super::ring::{Cap, Polygon};
+use super::steps::Steps;
 use super::vector::{Arc, TOLERANCE, Vector};
 
 /// A pair of coordinates: x and y, or longitude and latitude in degrees. Both are finite.
@@ -92,11 +93,12 @@ impl Shape {
     }
 
     /// Whether each part of another one lies in one of its polygons.
-    pub(super) fn covers(&self, other: &Shape) -> bool {
+    pub(super) fn covers(&self, other: &Shape, steps: &Steps) -> bool {
         let any = |holds: &dyn Fn(&Polygon) -> bool| self.polygons.iter().any(holds);
+        let has_polygon = |inner| any(&|polygon| polygon.contains_polygon(inner, steps));
         other.points.iter().all(|point| any(&|polygon| polygon.contains(*point)))
-            && other.arcs.iter().all(|arc| any(&|polygon| polygon.contains_arc(*arc)))
-            && other.polygons.iter().all(|inner| any(&|polygon| polygon.contains_polygon(inner)))
+            && other.arcs.iter().all(|arc| any(&|polygon| polygon.contains_arc(*arc, steps)))
+            && other.polygons.iter().all(has_polygon)
     }
 
     /// Whether all of it lies in a circle.

@@ -41,20 +41,35 @@ impl<J: Journal> Change<'_, '_, J> {
         }
     }
 
-    /// Adds an object.
+    /// The id of the last object below an entry of a node of `level`.
+    fn last_id(&self, entry: &Entry, level: u8) -> u64 {
+        let mut last = *entry;
+        // Bounded: each turn is nearer to a leaf.
+        for _ in 0..level {
+            let entries = self.entries(NodeRef::from_word(last.word));
+            last = *entries.last().expect("a node below another one has entries");
+        }
+        last.word
+    }
+
+    /// Adds an object. Objects with one Hilbert value stand in the order of their ids.
     pub fn put_in_order(&mut self, entry: Entry) -> Result<(), ArenaFull> {
         let hilbert = self.value_of(&entry, 0);
         let mut path = Path::with_capacity(self.header.height as usize);
         let mut at = self.header.root;
         for level in (1..self.header.height).rev() {
             let entries = self.entries(at);
-            let after = entries.partition_point(|way| self.value_of(way, level) < hilbert);
+            let after = entries.partition_point(|way| match self.value_of(way, level) {
+                value if value == hilbert => self.last_id(way, level) < entry.word,
+                value => value < hilbert,
+            });
             let index = after.min(entries.len() - 1);
             path.push((at, index));
             at = NodeRef::from_word(entries[index].word);
         }
         let entries = self.entries(at);
-        let index = entries.partition_point(|known| self.value_of(known, 0) <= hilbert);
+        let place = (hilbert, entry.word);
+        let index = entries.partition_point(|known| (self.value_of(known, 0), known.word) <= place);
         self.entries_mut(at).insert(index, entry);
         self.go_up_in_order(at, path)
     }

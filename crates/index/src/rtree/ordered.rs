@@ -6,10 +6,9 @@ use super::owned_node::{entries_in, shape_in};
 use super::tree::{Tree, TreeError};
 use crate::pool::{Arena, word_of};
 use remora_arena::{Journal, Owner};
-use remora_layout::node::{NodeRef, word};
+use remora_layout::node::{Entry, NodeRef, word};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
-use std::collections::BinaryHeap;
 
 /// Where an object stands: the Hilbert value of its middle, then its id.
 pub type CurvePlace = (u64, u64);
@@ -23,45 +22,21 @@ pub struct InOrder {
     pub goes_on: Option<CurvePlace>,
 }
 
-/// A search that is under way.
-struct Ordered<'s> {
-    windows: &'s [Rect],
-    after: Option<CurvePlace>,
-    wanted: usize,
-    /// The least places so far, at most as many as are wanted; the greatest one is on top.
-    found: BinaryHeap<CurvePlace>,
-}
-
-impl Ordered<'_> {
-    fn meets(&self, rect: &Rect) -> bool {
-        self.windows.iter().any(|window| window.intersects(rect))
-    }
-
-    /// Whether it wants no object from this Hilbert value on.
-    fn is_full(&self, value: u64) -> bool {
-        let last = self.found.peek().filter(|_| self.found.len() == self.wanted);
-        last.is_some_and(|last| last.0 < value)
-    }
-
-    fn offer(&mut self, place: CurvePlace) {
-        if self.after.is_some_and(|after| place <= after) {
-            return;
-        }
-        self.found.push(place);
-        if self.found.len() > self.wanted {
-            self.found.pop();
-        }
-    }
-
-    fn ended(self) -> InOrder {
-        InOrder { objects: self.found.into_sorted_vec(), goes_on: None }
-    }
-}
-
 impl Tree {
-    /// The first objects of a Hilbert R-tree, in the order of its curve and behind a place, whose rectangles share
-    /// a point with a window: `wanted` at most, at least 1. About `most_nodes` nodes are visited, and what lies in
-    /// front of the first Hilbert value behind the place, if many objects have the same one.
+    /// The place of the last object below an entry of a node of `level`.
+    fn last_below<J: Journal>(&self, owner: &Owner<J>, entry: &Entry, level: u8) -> CurvePlace {
+        let mut last = *entry;
+        // Bounded: each turn is nearer to a leaf.
+        for _ in 0..level {
+            let entries = entries_in(owner, NodeRef::from_word(last.word));
+            last = *entries.last().expect("a node below another one has entries");
+        }
+        (value(&last.rect, &self.header.bounds), last.word)
+    }
+
+    /// The first objects of a Hilbert R-tree, in the order of its curve and behind a place, whose rectangles `meets`
+    /// holds for, as it does for all that contain such a one: `wanted` at most, at least 1. About `most_nodes` nodes are visited. The tree has come
+    /// by single changes: one that was built of many objects has those with one Hilbert value in any order.
     ///
     /// Searches that go on at [`InOrder::goes_on`] give each object once that does not change meanwhile.
     ///
@@ -70,55 +45,67 @@ impl Tree {
     pub fn in_order<J: Journal>(
         &self,
         owner: &Owner<J>,
-        windows: &[Rect],
+        meets: &dyn Fn(&Rect) -> bool,
         after: Option<CurvePlace>,
         (wanted, most_nodes): (usize, usize),
     ) -> InOrder {
-        assert_eq!(self.header.kind, TreeKind::Hilbert, "only its entries are in an order");
-        let mut search = Ordered { windows, after, wanted, found: BinaryHeap::new() };
-        let lhv = |at: NodeRef| owner.word(word_of(at, word::LHV));
-        let (mut waiting, mut nodes) = (vec![self.header.root], 0);
-        while let Some(at) = waiting.pop() {
-            nodes += 1;
-            let entries = entries_in(owner, at);
-            if shape_in(owner, at).level > 0 {
-                let children = entries.iter().filter(|entry| search.meets(&entry.rect));
-                let children = children.map(|entry| NodeRef::from_word(entry.word));
-                let is_ahead = |child: &NodeRef| after.is_none_or(|after| after.0 <= lhv(*child));
-                // The first child is the next one.
-                waiting.extend(children.filter(is_ahead).collect::<Vec<_>>().into_iter().rev());
-                continue;
-            }
-            let place = |rect: &Rect| value(rect, &self.header.bounds);
-            if entries.first().is_some_and(|first| search.is_full(place(&first.rect))) {
-                waiting.clear();
-            }
-            for entry in entries {
-                if search.meets(&entry.rect) {
-                    search.offer((place(&entry.rect), entry.word));
-                }
-            }
-            // What is behind this leaf may have its last value, and no smaller one.
-            let all_before = (lhv(at).saturating_sub(1), u64::MAX);
-            if nodes >= most_nodes && !waiting.is_empty() && after < Some(all_before) {
-                let mut some = search.ended();
-                some.objects.retain(|object| *object <= all_before);
-                // Those that it has let go are behind the last one that it kept.
-                let is_full = some.objects.len() == wanted;
-                let last = some.objects.last().filter(|_| is_full).copied();
-                return InOrder { goes_on: Some(last.unwrap_or(all_before)), ..some };
-            }
-        }
-        let is_full = search.found.len() == wanted;
-        let mut all = search.ended();
-        all.goes_on = all.objects.last().copied().filter(|_| is_full);
-        all
+        self.some_in_order(owner, (meets, after), (wanted, most_nodes)).0
     }
 
-    /// About how many objects share a point with a window. Of their leaves so many are counted; for more it is an
-    /// estimate.
-    pub fn about<J: Journal>(&self, owner: &Owner<J>, windows: &[Rect], most_nodes: usize) -> u64 {
-        let meets = |rect: &Rect| windows.iter().any(|window| window.intersects(rect));
+    /// The same, and how many nodes were visited.
+    fn some_in_order<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        (meets, after): (&dyn Fn(&Rect) -> bool, Option<CurvePlace>),
+        (wanted, most_nodes): (usize, usize),
+    ) -> (InOrder, usize) {
+        assert_eq!(self.header.kind, TreeKind::Hilbert, "only its entries are in an order");
+        let lhv = |at: NodeRef| owner.word(word_of(at, word::LHV));
+        let place = |entry: &Entry| (value(&entry.rect, &self.header.bounds), entry.word);
+        let (mut waiting, mut nodes) = (vec![self.header.root], 0);
+        let mut objects = Vec::new();
+        while let Some(at) = waiting.pop() {
+            nodes += 1;
+            let (entries, level) = (entries_in(owner, at), shape_in(owner, at).level);
+            if level > 0 {
+                let is_ahead = |entry: &&Entry| {
+                    let largest = lhv(NodeRef::from_word(entry.word));
+                    after.is_none_or(|after| match largest == after.0 {
+                        true => after < self.last_below(owner, entry, level),
+                        false => after.0 < largest,
+                    })
+                };
+                let children = entries.iter().filter(|entry| meets(&entry.rect)).filter(is_ahead);
+                // The first child is the next one.
+                waiting.extend(children.rev().map(|entry| NodeRef::from_word(entry.word)));
+                continue;
+            }
+            for entry in entries.iter().filter(|entry| meets(&entry.rect)) {
+                let found = place(entry);
+                if after.is_some_and(|after| found <= after) {
+                    continue;
+                }
+                objects.push(found);
+                if objects.len() == wanted {
+                    return (InOrder { objects, goes_on: Some(found) }, nodes);
+                }
+            }
+            let seen = entries.last().map(place);
+            if nodes >= most_nodes && !waiting.is_empty() && after < seen {
+                return (InOrder { objects, goes_on: seen }, nodes);
+            }
+        }
+        (InOrder { objects, goes_on: None }, nodes)
+    }
+
+    /// About how many objects `meets` holds for, as it does for all rectangles that contain such a one. Of their
+    /// leaves so many are counted; for more it is an estimate.
+    pub fn about<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        meets: &dyn Fn(&Rect) -> bool,
+        most_nodes: usize,
+    ) -> u64 {
         let mut level = self.header.height - 1;
         let mut nodes = vec![self.header.root];
         loop {
@@ -250,7 +237,8 @@ mod tests {
                 let most = (1 + world.random.below(9) as usize, 1 + world.random.below(9) as usize);
                 let (mut after, mut found) = (None, Vec::new());
                 loop {
-                    let some = world.tree.in_order(&world.owner, windows, after, most);
+                    let meets = |rect: &Rect| windows.iter().any(|window| window.intersects(rect));
+                    let some = world.tree.in_order(&world.owner, &meets, after, most);
                     assert!(some.objects.len() <= most.0);
                     found.extend(some.objects);
                     if some.goes_on.is_none() {
@@ -274,10 +262,12 @@ mod tests {
             world.tree.put(&mut arena, id, rect).unwrap();
             world.there.insert(id, rect);
         }
-        let windows = [Rect::point(3.0, 3.0).unwrap()];
+        let meets = |rect: &Rect| rect.intersects(&Rect::point(3.0, 3.0).unwrap());
         let (mut after, mut found) = (None, Vec::new());
         while {
-            let some = world.tree.in_order(&world.owner, &windows, after, (7, 3));
+            // Each search visits a few nodes, whatever lies in front of its place.
+            let (some, nodes) = world.tree.some_in_order(&world.owner, (&meets, after), (7, 3));
+            assert!(nodes <= 3 + 2 * usize::from(world.tree.header().height), "{nodes}");
             found.extend(some.objects.iter().map(|object| object.1));
             after = some.goes_on;
             after.is_some()
@@ -291,7 +281,10 @@ mod tests {
         (0..60).for_each(|_| world.change(20, 0));
         let (one, all) = (world.rect(), Rect::new(0.0, 99.0, 0.0, 99.0).unwrap());
         let exact = |windows: &[Rect]| world.wanted(windows).len() as u64;
-        let about = |windows: &[Rect], most| world.tree.about(&world.owner, windows, most);
+        let about = |windows: &[Rect], most| {
+            let meets = |rect: &Rect| windows.iter().any(|window| window.intersects(rect));
+            world.tree.about(&world.owner, &meets, most)
+        };
         assert_eq!(about(&[one], 10_000), exact(&[one]));
         assert_eq!(about(&[all], 10_000), exact(&[all]));
         let rough = about(&[all], 4);

@@ -37,6 +37,8 @@ pub const MAX_FILTER_PATTERNS: usize = 64;
 /// Heap bytes of a compiled regular expression, and of its cache: a match costs up to its size for
 /// each byte of the text, so this is far below what the compiler allows.
 pub const MAX_COMPILED_PATTERN_BYTES: usize = 256 << 10;
+/// `$geoWithin` and `$geoIntersects` of one filter: each may compare [`MAX_EXPRESSION_STEPS`] points of a document.
+pub const MAX_FILTER_REGIONS: usize = 8;
 /// Bit positions of one bitwise operator: each is tested for each value of the field.
 pub const MAX_FILTER_BITS: usize = 4096;
 /// Fields that one update names: each is looked up in the document once.
@@ -57,6 +59,8 @@ pub const MAX_INDEX_VALUE_BYTES: usize = MAX_ORDERED_KEY_BYTES - MAX_DOCUMENT_ID
 pub const INDEX_FAN_OUT: usize = 128;
 /// Fields of a compound index, as in MongoDB.
 pub const MAX_INDEX_FIELDS: usize = 32;
+/// Bytes of the description of an index, its partial filter among them.
+pub const MAX_INDEX_SPEC_BYTES: usize = 64 << 10;
 /// Entries that one document has in one index. A change of the document may touch all of them in one step of
 /// the shard: about ten milliseconds. MongoDB's limit is ten times this.
 pub const MAX_DOCUMENT_KEYS: usize = 10_000;

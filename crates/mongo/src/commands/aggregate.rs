@@ -39,23 +39,7 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
         let text = "BSON field 'aggregate.pipeline' is missing but a required field";
         return Err(CommandError::new(ErrorCode::MissingField, text));
     };
-    let Some(cursor) = command.document("cursor")? else {
-        let text =
-            "The 'cursor' option is required, except for aggregate with the explain argument";
-        return Err(CommandError::new(ErrorCode::FailedToParse, text));
-    };
-    only_fields(cursor, ("aggregate", "cursor"), &["batchSize"])?;
-    let size = match cursor.get("batchSize").ok().flatten() {
-        None => None,
-        Some(RawBsonRef::Int32(size)) => Some(size.into()),
-        Some(RawBsonRef::Int64(size)) => Some(size),
-        Some(RawBsonRef::Double(size)) => Some(size as i64),
-        Some(_) => {
-            let text = "cursor.batchSize field must be a number";
-            return Err(CommandError::new(ErrorCode::TypeMismatch, text));
-        }
-    };
-    let size = first_batch_size(size)?;
+    let size = size_of_batch(command)?;
     if command.bool("apiStrict")? == Some(true) {
         only_stable(stages)?;
     }
@@ -108,6 +92,27 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
         Some(key) => run(by_distance(wanted, &geo_near, key)?, context),
         None => Begun::running(FindKey::new((geo_near, wanted), Box::new(run))),
     }
+}
+
+/// Documents of the first batch, as the field `cursor` says.
+fn size_of_batch(command: &Command<'_>) -> Result<usize, CommandError> {
+    let Some(cursor) = command.document("cursor")? else {
+        let text =
+            "The 'cursor' option is required, except for aggregate with the explain argument";
+        return Err(CommandError::new(ErrorCode::FailedToParse, text));
+    };
+    only_fields(cursor, ("aggregate", "cursor"), &["batchSize"])?;
+    let size = match cursor.get("batchSize").ok().flatten() {
+        None => None,
+        Some(RawBsonRef::Int32(size)) => Some(size.into()),
+        Some(RawBsonRef::Int64(size)) => Some(size),
+        Some(RawBsonRef::Double(size)) => Some(size as i64),
+        Some(_) => {
+            let text = "cursor.batchSize field must be a number";
+            return Err(CommandError::new(ErrorCode::TypeMismatch, text));
+        }
+    };
+    first_batch_size(size)
 }
 
 /// Refuses stages that are not in the Stable API.

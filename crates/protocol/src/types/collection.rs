@@ -231,7 +231,8 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
             Self::CreateIndex { request } => (op::CREATE_INDEX, 0, request),
             Self::DropIndex { name } => (op::DROP_INDEX, 0, name),
             Self::Describe => (op::DESCRIBE, 0, &[]),
-            Self::Indexes | Self::Rows { .. } => (op::INDEXES, 0, &[]),
+            Self::Indexes => (op::INDEXES, 0, &[]),
+            Self::Rows { .. } => unreachable!("it is encoded above"),
         };
         Encoded { op, flags, argument: 0, value }
     }
@@ -239,7 +240,9 @@ impl<'a> Operation<'a> for CollectionCommand<'a> {
     fn command_name(&self) -> &'static str {
         match *self {
             Self::Create { .. } | Self::SetOptions { .. } => "doc.create",
-            Self::Insert { .. } | Self::Put { .. } => "doc.insert",
+            Self::Insert { .. } => "doc.insert",
+            // It checks nothing, and replaces what is there.
+            Self::Put { .. } => "restore",
             Self::Remove { .. } => "doc.del",
             Self::Write { .. } => "doc.update",
             Self::Find { .. } | Self::Indexes | Self::Rows { .. } => "doc.find",

@@ -156,6 +156,9 @@ impl Collections {
     ) -> Result<i64, Refusal> {
         let mut request = FindRequest::parse(request, now)?;
         let Some(root) = root else {
+            if let Some(place) = &request.at {
+                return Err(place.killed().into());
+            }
             let head = doc! { "sorted": true, "keys": 0_i64, "documents": 0_i64 };
             Items::push(reply, &bytes_of(&head));
             return Ok(0);
@@ -180,6 +183,7 @@ impl Collections {
                 Scan::new(plans[0].clone())
             }
         };
+        scan.ring = wanted.ring;
         let mut found = Vec::new();
         let (number, ended) = if request.counts && scan.plan.is_exact && request.at.is_none() {
             let all = scan.plan.count(store, collection);

@@ -59,6 +59,14 @@ pub(super) struct Ring {
     pub to: f64,
 }
 
+impl Ring {
+    /// Whether a geometry in a rectangle may lie in it.
+    pub fn meets(self, near: &Near, rect: &Rect) -> bool {
+        let (least, most) = near.reach(rect);
+        least < self.to && self.from <= most
+    }
+}
+
 /// What a search wants.
 pub(super) struct Wanted<'w> {
     pub filter: &'w Filter,
@@ -209,6 +217,11 @@ fn windows_in(index: &Index, wanted: &Wanted<'_>) -> Option<Vec<Rect>> {
     }
 }
 
+/// Whether a rectangle shares a point with a window.
+pub(super) fn meets_any(windows: &[Rect], rect: &Rect) -> bool {
+    windows.iter().any(|window| window.intersects(rect))
+}
+
 /// Whether a search by distance can go over an index.
 fn has_near(index: &Index, wanted: &Wanted<'_>) -> bool {
     let field = geo_field(&index.spec.fields);
@@ -261,7 +274,8 @@ impl Collection {
         wanted: &Wanted<'_>,
     ) -> QueryPlan {
         let places = self.indexes[at].places.as_ref();
-        let keys = places.map_or(0, |places| places.about(store, &windows));
+        let keys =
+            places.map_or(0, |places| places.about(store, &|rect| meets_any(&windows, rect)));
         let count = keys as f64;
         let sort = wanted.order.map_or(0.0, |_| 0.3 * count * count.max(2.0).log2());
         QueryPlan {
@@ -356,6 +370,21 @@ impl Collection {
         let mut plan = offer(self, at).plan(store, wanted);
         plan.is_exact &= is_complete(&self.indexes[at], wanted.filter);
         Some(plan)
+    }
+
+    /// A plan, or that over all `_id`s if its index has a path that is changed meanwhile: documents would come
+    /// again under their new keys.
+    pub fn unless_changed<J: Journal>(
+        &self,
+        store: &Store<J>,
+        plan: QueryPlan,
+        wanted: &Wanted<'_>,
+    ) -> QueryPlan {
+        let Source::Index(at) = plan.source else { return plan };
+        match is_changed(&self.indexes[at].spec.fields, wanted.changes) {
+            true => self.plan_by(store, ID_INDEX, wanted).unwrap_or(plan),
+            false => plan,
+        }
     }
 
     /// The plan that a hint names.

@@ -10,6 +10,13 @@ use remora_layout::limits::NEAR_RING_DOCUMENTS;
 /// How often the width of a ring is doubled.
 const MOST_WIDENINGS: usize = 64;
 
+/// The least width of one that is narrowed, as a part of the farthest distance and as a distance: several times
+/// what [`Near::reach`] adds, so that no ring has only documents of its neighbours.
+const NARROWEST: (f64, f64) = (1e-8, 1e-4);
+
+/// How often it is halved again.
+const MOST_NARROWINGS: usize = 32;
+
 impl Index {
     /// The ring of a search by distance that begins at this one: as wide as some documents need it. The last one
     /// has no end.
@@ -19,22 +26,37 @@ impl Index {
         let last = Ring { from, to: f64::INFINITY };
         let Some(places) = &self.places else { return last };
         let Some(extent) = places.tree.extent(&store.owner) else { return last };
-        let farthest = near.farthest(&extent);
+        let (_, farthest) = near.reach(&extent);
         let most = near.max().map_or(farthest, |of| of.min(farthest));
+        let about = |to: f64| places.about(store, &|rect| Ring { from, to }.meets(near, rect));
         let mut width = (from / 4.0).max(farthest * LEAST_WIDTH);
-        let about = |to: f64| places.about(store, &near.windows(to));
-        let enough = about(from).saturating_add(NEAR_RING_DOCUMENTS);
         for _ in 0..MOST_WIDENINGS {
             let to = from + width;
-            if to.is_nan() || to >= most || to <= from {
-                break;
+            if to.is_nan() || to <= from {
+                return last;
             }
-            if about(to) >= enough {
-                return Ring { from, to };
+            if to >= most || about(to) >= NEAR_RING_DOCUMENTS {
+                break;
             }
             width *= 2.0;
         }
-        last
+        // What is far from all documents may meet very many of them at once.
+        let (mut least, mut to) = (from, (from + width).min(most));
+        let narrowest = farthest * NARROWEST.0 + NARROWEST.1;
+        for _ in 0..MOST_NARROWINGS {
+            let middle = f64::midpoint(least, to);
+            if about(to) < 2 * NEAR_RING_DOCUMENTS || middle - from < narrowest {
+                break;
+            }
+            match about(middle) < NEAR_RING_DOCUMENTS {
+                true => least = middle,
+                false => to = middle,
+            }
+        }
+        match to >= most || to <= from {
+            true => last,
+            false => Ring { from, to },
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::entry::split;
 use super::failure::{Failure, code};
 use super::held::{Collection, Index};
 use super::places::range_of_word;
-use super::plan::{QueryPlan, Source, Wanted};
+use super::plan::{QueryPlan, Ring, Source, Wanted, meets_any};
 use crate::store::Store;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
@@ -28,6 +28,8 @@ const KEYS_AT_A_TIME: usize = 64;
 /// A search that is under way.
 pub(super) struct Scan {
     pub plan: QueryPlan,
+    /// Of a search by distance: documents that lie elsewhere are not examined.
+    pub ring: Option<Ring>,
     /// The key behind which it goes on.
     pub position: Option<Vec<u8>>,
     /// Keys, documents and bytes of these that this step has examined.
@@ -54,6 +56,8 @@ pub(super) enum Next<'s> {
 /// Where a search goes on, from a request.
 pub(super) struct Place<'r> {
     pub index: &'r str,
+    /// The record that the header of its tree lies in.
+    header: i64,
     position: Option<&'r [u8]>,
     is_reverse: bool,
     /// A document has matched before.
@@ -75,6 +79,7 @@ impl<'r> Place<'r> {
             });
             Some(Self {
                 index: of.get_str("i").ok()?,
+                header: of.get_i64("h").ok()?,
                 position: position.map_or(Some(None), |of| of.map(Some))?,
                 is_reverse: of.get_bool("r").ok()?,
                 has_matched: of.get_bool("m").ok()?,
@@ -84,10 +89,29 @@ impl<'r> Place<'r> {
     }
 }
 
+impl Place<'_> {
+    /// The failure of a search whose index, or whose collection, is gone.
+    pub fn killed(&self) -> Failure {
+        let text = format!("query plan killed: index '{}' dropped", self.index);
+        Failure::new(code::QUERY_PLAN_KILLED, text)
+    }
+}
+
+/// The record that the header of the tree of a plan lies in: an index of the same name that comes later has
+/// another one.
+fn header_of(plan: &QueryPlan, collection: &Collection) -> i64 {
+    let header = match plan.source {
+        Source::Ids => collection.root,
+        Source::Index(at) => collection.indexes[at].header,
+    };
+    (i64::from(header.generation) << 32) | i64::from(header.slot)
+}
+
 impl Scan {
     pub fn new(plan: QueryPlan) -> Self {
         Self {
             plan,
+            ring: None,
             position: None,
             keys: 0,
             documents: 0,
@@ -107,10 +131,9 @@ impl Scan {
         place: &Place<'_>,
         wanted: &Wanted<'_>,
     ) -> Result<Self, Failure> {
-        let plan = collection.plan_by(store, place.index, wanted).ok_or_else(|| {
-            let text = format!("query plan killed: index '{}' dropped", place.index);
-            Failure::new(code::QUERY_PLAN_KILLED, text)
-        })?;
+        let plan = collection.plan_by(store, place.index, wanted);
+        let plan = plan.filter(|plan| header_of(plan, collection) == place.header);
+        let plan = plan.ok_or_else(|| place.killed())?;
         if plan.is_geo() && place.position.is_some_and(|of| of.len() < size_of::<[u64; 2]>()) {
             return Err(Failure::new(
                 code::BAD_VALUE,
@@ -124,8 +147,10 @@ impl Scan {
 
     /// Where the next step goes on, as bytes that only we read.
     pub fn place(&self, collection: &Collection, has_matched: bool) -> Binary {
-        let mut at: Document =
-            doc! { "i": self.plan.name(collection), "r": self.plan.is_reverse, "m": has_matched };
+        let mut at: Document = doc! {
+            "i": self.plan.name(collection), "h": header_of(&self.plan, collection),
+            "r": self.plan.is_reverse, "m": has_matched,
+        };
         if let Some(position) = &self.position {
             let bytes = position.clone();
             at.insert("k", Binary { subtype: BinarySubtype::Generic, bytes });
@@ -146,7 +171,12 @@ impl Scan {
             if self.ahead.is_empty() && !self.is_read {
                 match self.plan.windows.take() {
                     Some(windows) => {
-                        self.read_windows(store, collection, &windows);
+                        let ring = self.ring.zip(filter.near());
+                        let meets = |rect: &Rect| {
+                            meets_any(&windows, rect)
+                                && ring.is_none_or(|(ring, near)| ring.meets(near, rect))
+                        };
+                        self.read_windows(store, collection, &meets);
                         self.plan.windows = Some(windows);
                     }
                     None => self.read(store, collection),
@@ -222,7 +252,7 @@ impl Scan {
         &mut self,
         store: &Store<J>,
         collection: &Collection,
-        windows: &[Rect],
+        meets: &dyn Fn(&Rect) -> bool,
     ) {
         let Source::Index(at) = self.plan.source else { return self.is_read = true };
         let Index { tree, places: Some(places), .. } = &collection.indexes[at] else {
@@ -247,7 +277,7 @@ impl Scan {
         if left == 0 {
             return;
         }
-        let some = places.tree.in_order(&store.owner, windows, after, (left, PLACE_STEP_NODES));
+        let some = places.tree.in_order(&store.owner, meets, after, (left, PLACE_STEP_NODES));
         for (value, word) in some.objects {
             left -= range_of_word(&word.to_be_bytes(), left, |range| {
                 tree.range(&store.owner, range, |key, _| {

@@ -1,12 +1,13 @@
 //! The description of an index, parsed, and whether it can be beside another one.
 
 use super::failure::{Failure, code, text_of_document};
+use super::insert::bytes_of;
 use super::places::geo_field;
 use super::settings::{is_simple, malformed};
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{Bson, Document};
 use remora_document::{Direction, Filter, GeoKind, IndexField, Path};
-use remora_layout::limits::{MAX_INDEX_FIELDS, MAX_INDEX_NAME_BYTES};
+use remora_layout::limits::{MAX_INDEX_FIELDS, MAX_INDEX_NAME_BYTES, MAX_INDEX_SPEC_BYTES};
 
 /// What an index has keys of.
 pub(super) struct Spec {
@@ -77,7 +78,10 @@ impl Spec {
                 ("v", of) if matches!(whole(of), Some(1 | 2)) => {}
                 (option, of) if GEO_OPTIONS.contains(&option) => {
                     let text = || cannot(format!("'{option}' has to be a number"));
-                    whole(of).ok_or_else(text)?;
+                    let number = whole(of).ok_or_else(text)?;
+                    if option == "2dsphereIndexVersion" && !matches!(number, 2 | 3) {
+                        return Err(cannot(format!("{option} {number} is not there: 2 and 3 are")));
+                    }
                     rest.insert(option, Bson::try_from(of).map_err(malformed)?);
                 }
                 ("ns" | "background" | "comment", _) => {}
@@ -103,6 +107,11 @@ impl Spec {
         parsed.key = Document::try_from(key).map_err(malformed)?;
         parsed.document = bson::doc! { "v": 2, "key": parsed.key.clone(), "name": name };
         parsed.document.extend(rest);
+        if bytes_of(&parsed.document).len() > MAX_INDEX_SPEC_BYTES {
+            let text =
+                format!("the description of an index has more than {MAX_INDEX_SPEC_BYTES} bytes");
+            return Err(cannot(text));
+        }
         parsed.checked()
     }
 
@@ -189,7 +198,9 @@ impl Spec {
         /// What each field takes beside its path, and its name in three places.
         const FIELD_BYTES: usize = 256;
         let fields = self.fields.iter().map(|field| FIELD_BYTES + 4 * field.path().len());
-        (3 * self.name.len() + fields.sum::<usize>() + size_of::<Self>()) as u64
+        // Its description stands here as values, and perhaps once more as a filter.
+        let described = 4 * bytes_of(&self.document).len();
+        (3 * self.name.len() + described + fields.sum::<usize>() + size_of::<Self>()) as u64
     }
 
     /// Whether the index is there already, beside this other one.

@@ -167,6 +167,9 @@ impl Collections {
         let request = WriteRequest::parse(request, on.now)?;
         let mut written = Written::default();
         let Some(root) = root else {
+            if let Some(place) = &request.at {
+                return Err(place.killed().into());
+            }
             if request.is_upsert {
                 self.upsert(store, (on, None), &request, &mut written)?;
             }
@@ -175,7 +178,10 @@ impl Collections {
         let (collection, wanted) = (self.named(root), request.wanted());
         let mut scan = match (&request.at, request.hint) {
             (Some(place), _) => Scan::resumed(store, collection, place, &wanted)?,
-            (None, Some(hint)) => Scan::new(collection.hinted(store, hint, &wanted)?),
+            (None, Some(hint)) => {
+                let hinted = collection.hinted(store, hint, &wanted)?;
+                Scan::new(collection.unless_changed(store, hinted, &wanted))
+            }
             (None, None) => Scan::new(collection.plans(store, &wanted)?.swap_remove(0)),
         };
         let has_matched = request.at.as_ref().is_some_and(|at| at.has_matched);
