@@ -360,6 +360,15 @@ fn indexes_that_conflict_are_refused_with_the_codes_of_mongodb() {
         (named("g", doc! { "b": 1, "a": "2d" }, doc! {}), -67),
         (named("g", doc! { "a": "2d" }, doc! { "min": 5, "max": 5 }), -72),
         (named("g", doc! { "a": "2d" }, doc! { "min": "x" }), -67),
+        (named("g", doc! { "a": "2dsphere" }, doc! { "2dsphereIndexVersion": 1 }), -67),
+        (
+            named(
+                "l",
+                doc! { "a": 1 },
+                doc! { "partialFilterExpression": { "b": "x".repeat(70_000) } },
+            ),
+            -67,
+        ),
         (named("t", doc! { "a": "text" }, doc! {}), -67),
         (named("w", doc! { "$**": 1 }, doc! {}), -67),
         (named("z", doc! { "a": 0 }, doc! {}), -67),
