@@ -9,11 +9,12 @@ use crate::users::UserTable;
 use remora_acl::{DEFAULT_USER, User};
 use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_frontend::{
-    Executor, Here, Job, ManyKeys, News, OwnedReply, Question, Responder, ShardPort, Token,
-    Waiting, What,
+    Executor, Here, Job, ManyKeys, News, OwnedReply, Protocol, Question, Responder, ShardPort,
+    Token, Waiting, What,
 };
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::UNAUTHENTICATED_REQUEST_BYTES;
 use remora_mongo::bson::cstr;
 use remora_mongo::commands::{self, Right, Spec};
 use remora_mongo::fields::Common;
@@ -104,6 +105,12 @@ impl<'a> MongoExecutor<'a> {
         let Body::Compressed(compressed) = message.body else {
             return self.plain(responder, &message, None);
         };
+        let is_long = compressed.uncompressed_bytes() > UNAUTHENTICATED_REQUEST_BYTES;
+        if is_long && let Some(text) = self.refuses_long(responder) {
+            self.host.counts().protocol_errors.add(1);
+            responder.reply(|out, ()| Mongo::write_error(out, text));
+            return responder.quit();
+        }
         let compressor = compressed.compressor();
         let mut original = std::mem::take(&mut self.commands.original);
         match compressed.decompress(&mut original) {
@@ -297,8 +304,9 @@ impl<'a> MongoExecutor<'a> {
                     }
                     continue;
                 }
-                // A job of its own shard comes after those of others that wait.
-                Ok(Step::Yield) => (self.host.home(), None, nothing()),
+                // A job of its own shard comes after those of others that wait. It is not the user's question,
+                // so it needs no right.
+                Ok(Step::Yield) => return Turn::Asked(self.hand(self.host.home(), nothing(), token)),
             };
             if let Some(error) = self.denied(of.user.as_deref(), &question) {
                 return Turn::Reply(Err(error));
