@@ -42,6 +42,15 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Bytes of its documents.
+    fn kept_bytes(&self) -> usize {
+        let Self { namespace, filter, sort, hint, variables, geo_near, .. } = self;
+        let further = [sort, hint, variables].into_iter().flatten();
+        let further = further.map(|of| of.as_bytes().len()).sum::<usize>();
+        let near = geo_near.as_ref().map_or(0, |near| near.filter().as_bytes().len());
+        namespace.len() + filter.as_bytes().len() + further + near
+    }
+
     fn sorter(&self) -> Result<Option<Sorter<RawDocumentBuf>>, CommandError> {
         let Some(sort) = &self.sort else { return Ok(None) };
         Ok(Some(Sorter::new(SortKeys::parse(sort)?, self.skip, self.limit)))
@@ -108,7 +117,7 @@ impl Search {
     pub fn kept_bytes(&self) -> usize {
         let sorted = self.sorter.as_ref().map_or(0, Sorter::bytes)
             + self.rings.as_ref().map_or(0, Rings::bytes);
-        self.ready_bytes + sorted + self.wanted.filter.as_bytes().len() + size_of::<Self>()
+        self.ready_bytes + sorted + self.wanted.kept_bytes() + size_of::<Self>()
     }
 
     /// Whether there are no more documents.
