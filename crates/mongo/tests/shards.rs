@@ -6,12 +6,13 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
 use remora_document::{Filter, Variables};
 use remora_frontend::OwnedReply;
+use remora_layout::kind::Kind;
 use remora_mongo::commands::spec;
 use remora_mongo::running::{Begun, Context, MongoServer, Running, Step};
 use remora_mongo::{Command, CommandError, ErrorCode};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
-use remora_protocol::{Command as Question, Items};
+use remora_protocol::{Command as Question, Items, ScannedKeys};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub struct Client {
     pub user: Option<Vec<u8>>,
     /// What shards were asked, as text.
     pub asked: Vec<String>,
+    /// What shards say of plans, if they are asked for them.
+    pub plans: Vec<Document>,
     /// Turns that were given to others.
     pub yields: usize,
     /// The answer to all questions instead.
@@ -36,7 +39,8 @@ pub struct Client {
 /// A command that waits for an answer.
 pub struct Waiting {
     running: Box<dyn Running>,
-    question: (String, Vec<u8>),
+    /// The collection; none if a shard is asked for its keys.
+    question: (Option<String>, Vec<u8>),
 }
 
 pub fn raw(document: &Document) -> RawDocumentBuf {
@@ -52,6 +56,7 @@ impl Client {
             now_ms: 1_000,
             user: None,
             asked: Vec::new(),
+            plans: Vec::new(),
             yields: 0,
             refusal: None,
             writes: VecDeque::new(),
@@ -106,7 +111,10 @@ impl Client {
         let mut waiting = waiting;
         loop {
             let Waiting { running, question: (key, question) } = waiting;
-            let answer = self.answer(&key, &question);
+            let answer = match key {
+                Some(key) => self.answer(&key, &question),
+                None => self.scan(&question),
+            };
             match self.go_on(running, Some(answer))? {
                 Ok(reply) => return Ok(reply),
                 Err(again) => waiting = again,
@@ -129,8 +137,11 @@ impl Client {
             match running.next(answer.take(), &mut self.context(&server))? {
                 Step::Done(body) => return Ok(Ok(Document::from_reader(&body[..]).unwrap())),
                 Step::Ask { key, question } => {
-                    let question = (String::from_utf8(key).unwrap(), question);
+                    let question = (Some(String::from_utf8(key).unwrap()), question);
                     return Ok(Err(Waiting { running, question }));
+                }
+                Step::AskShard(0, question) => {
+                    return Ok(Err(Waiting { running, question: (None, question) }));
                 }
                 Step::AskShard(..) | Step::Move { .. } => panic!("no test asks so"),
                 Step::Yield => {
@@ -139,6 +150,18 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// The keys of all collections, and one of another kind.
+    fn scan(&self, question: &[u8]) -> OwnedReply {
+        let (_, asked, _) = Question::decode_within(question).expect("it was encoded");
+        assert!(matches!(asked, Question::Scan { .. }), "{asked:?}");
+        let mut value = Vec::new();
+        ScannedKeys::push(&mut value, Kind::STRING, b"db.text");
+        for key in self.collections.keys() {
+            ScannedKeys::push(&mut value, Kind::COLLECTION, key.as_bytes());
+        }
+        OwnedReply { value: Some(value), ..OwnedReply::status(Status::Ok) }
     }
 
     fn answer(&mut self, key: &str, question: &[u8]) -> OwnedReply {
@@ -154,7 +177,7 @@ impl Client {
             CollectionCommand::Find { request } => {
                 let request = Document::from_reader(request).unwrap();
                 self.asked.push(format!("{key} {request}"));
-                find(documents, &request, step)
+                find(documents, &request, (step, &self.plans))
             }
             CollectionCommand::Insert { documents: new, .. } => {
                 let new = new.iter().flatten().map(|of| Document::from_reader(of).unwrap());
@@ -169,13 +192,30 @@ impl Client {
                 self.asked.push(format!("{key} {request}"));
                 self.writes.pop_front().expect("an answer for each")
             }
+            CollectionCommand::Describe => {
+                self.asked.push(format!("{key} describe"));
+                let size: usize = documents.iter().map(|of| of.to_vec().unwrap().len()).sum();
+                let place = doc! { "key": { "at": "2dsphere" }, "name": "at_2dsphere", "v": 2 };
+                let id = doc! { "key": { "_id": 1 }, "name": "_id_", "v": 2 };
+                let told = doc! {
+                    "options": {}, "indexes": [id, place], "count": documents.len() as i64,
+                    "size": size as i64, "storageSize": 2 * size as i64,
+                    "indexSizes": { "_id_": 100_i64, "at_2dsphere": 20_i64 },
+                };
+                let value = Some(told.to_vec().unwrap());
+                OwnedReply { value, ..OwnedReply::status(Status::Ok) }
+            }
             other => panic!("{other:?}"),
         }
     }
 }
 
 /// Some of the documents that match, and where the next step begins: so many documents are looked at.
-fn find(documents: &[Document], request: &Document, step: usize) -> OwnedReply {
+fn find(
+    documents: &[Document],
+    request: &Document,
+    (step, plans): (usize, &[Document]),
+) -> OwnedReply {
     let variables = request.get_document("let").ok().map(raw);
     let variables = Variables::parse(0, 0, variables.as_deref()).unwrap();
     let filter = Filter::parse_with(&raw(request.get_document("filter").unwrap()), &variables);
@@ -191,6 +231,9 @@ fn find(documents: &[Document], request: &Document, step: usize) -> OwnedReply {
         found.extend(filter.matches(&raw(document)).then_some(document));
     }
     let mut head = doc! { "sorted": false };
+    if request.get_bool("explain").unwrap_or(false) {
+        head.insert("plans", plans);
+    }
     if looked_at < documents.len() {
         let bytes = vec![looked_at as u8];
         head.insert("at", Binary { subtype: BinarySubtype::Generic, bytes });

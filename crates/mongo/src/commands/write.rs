@@ -805,9 +805,13 @@ impl Running for FindAndModify {
                 return Ok(self.ask_change(None));
             }
             let is_lost = self.change.matched == 0 && self.change.upserted.is_none();
-            let Some(first) = self.first.as_mut().filter(|_| is_lost && self.tries < TRIES) else {
+            let Some(first) = self.first.as_mut().filter(|_| is_lost) else {
                 return self.reply();
             };
+            if self.tries == TRIES {
+                let text = "other clients change the documents that were found: try again";
+                return Err(CommandError::new(ErrorCode::WriteConflict, text));
+            }
             first.begin_anew()?;
             (self.is_asked, self.tries) = (false, self.tries + 1);
             return Ok(first.question());

@@ -306,7 +306,9 @@ impl<'a> MongoExecutor<'a> {
                 }
                 // A job of its own shard comes after those of others that wait. It is not the user's question,
                 // so it needs no right.
-                Ok(Step::Yield) => return Turn::Asked(self.hand(self.host.home(), nothing(), token)),
+                Ok(Step::Yield) => {
+                    return Turn::Asked(self.hand(self.host.home(), nothing(), token));
+                }
             };
             if let Some(error) = self.denied(of.user.as_deref(), &question) {
                 return Turn::Reply(Err(error));
