@@ -125,6 +125,14 @@ impl Search {
         self.ready.is_empty() && !self.has_more
     }
 
+    /// Whether a step may end after as many documents as are still wanted.
+    ///
+    /// The first step of a sorted search has the limit too, as the shard's plan depends on it. If the shard's
+    /// answer says that it is not sorted, further steps go on behind it without a limit, to the end.
+    fn ends_at_limit(&self) -> bool {
+        self.rings.is_none() && !self.is_unsorted
+    }
+
     /// The next question.
     pub fn question(&self) -> Step {
         let mut request = Vec::new();
@@ -146,7 +154,7 @@ impl Search {
                 }
                 None => {}
             }
-            if let Some(limit) = limit.filter(|_| sort.is_none() && self.rings.is_none()) {
+            if let Some(limit) = limit.filter(|_| self.ends_at_limit()) {
                 let left = limit.saturating_add(*skip).saturating_sub(self.given + self.skipped);
                 fields.i64(cstr!("limit"), i64::try_from(left).unwrap_or(i64::MAX));
             }

@@ -26,6 +26,8 @@ pub struct Client {
     pub user: Option<Vec<u8>>,
     /// What shards were asked, as text.
     pub asked: Vec<String>,
+    /// Whether documents are in the wanted order.
+    pub is_sorted: bool,
     /// What shards say of plans, if they are asked for them.
     pub plans: Vec<Document>,
     /// Turns that were given to others.
@@ -56,6 +58,7 @@ impl Client {
             now_ms: 1_000,
             user: None,
             asked: Vec::new(),
+            is_sorted: false,
             plans: Vec::new(),
             yields: 0,
             refusal: None,
@@ -177,7 +180,7 @@ impl Client {
             CollectionCommand::Find { request } => {
                 let request = Document::from_reader(request).unwrap();
                 self.asked.push(format!("{key} {request}"));
-                find(documents, &request, (step, &self.plans))
+                find(documents, &request, (step, self.is_sorted, &self.plans))
             }
             CollectionCommand::Insert { documents: new, .. } => {
                 let new = new.iter().flatten().map(|of| Document::from_reader(of).unwrap());
@@ -214,7 +217,7 @@ impl Client {
 fn find(
     documents: &[Document],
     request: &Document,
-    (step, plans): (usize, &[Document]),
+    (step, is_sorted, plans): (usize, bool, &[Document]),
 ) -> OwnedReply {
     let variables = request.get_document("let").ok().map(raw);
     let variables = Variables::parse(0, 0, variables.as_deref()).unwrap();
@@ -230,7 +233,7 @@ fn find(
         looked_at += 1;
         found.extend(filter.matches(&raw(document)).then_some(document));
     }
-    let mut head = doc! { "sorted": false };
+    let mut head = doc! { "sorted": is_sorted };
     if request.get_bool("explain").unwrap_or(false) {
         head.insert("plans", plans);
     }

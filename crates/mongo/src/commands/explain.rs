@@ -232,8 +232,8 @@ impl Explain {
             }
             fields.bool(cstr!("count"), self.counts);
             fields.bool(cstr!("explain"), self.plans.is_none());
-            let most = if self.executes { self.left() } else { Some(1) };
-            if let Some(most) = most {
+            // A plan depends on the limit: it is that of the command itself.
+            if let Some(most) = self.left() {
                 fields.i64(cstr!("limit"), i64::try_from(most).unwrap_or(i64::MAX));
             }
             if let Some(at) = &self.at {
