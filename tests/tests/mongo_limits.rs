@@ -122,6 +122,35 @@ fn a_user_with_few_rights_aggregates_many_documents() {
 }
 
 #[test]
+fn a_user_with_few_rights_sees_its_own_collections() {
+    let server = ServerProcess::start(&["--mongo-port=0", "--shards=2"]);
+    let mut client = connect(&server);
+    for (database, collection) in [("db", "own"), ("db", "hidden"), ("other", "hidden")] {
+        let insert = doc! { "insert": collection, "documents": [{ "_id": 1 }], "$db": database };
+        assert_eq!(call(&mut client, &insert).get_i32("n").unwrap(), 1);
+    }
+    // It may not SCAN.
+    let mut resp = server.resp();
+    let rights = "ACL SETUSER default resetkeys ~db.own -@all +doc.info +doc.update";
+    assert_eq!(resp.call(rights), Value::ok());
+    let databases = call(&mut client, &doc! { "listDatabases": 1, "$db": "admin" });
+    let databases = databases.get_array("databases").unwrap_or_else(|_| panic!("{databases}"));
+    let names = databases.iter().map(|of| of.as_document().unwrap().get_str("name").unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["db"]);
+    let mut list = doc! { "listCollections": 1, "nameOnly": true, "$db": "db" };
+    assert_eq!(call(&mut client, &list).get_i32("code").unwrap(), 13);
+    list.insert("authorizedCollections", true);
+    let reply = call(&mut client, &list);
+    let found = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let names = found.iter().map(|of| of.as_document().unwrap().get_str("name").unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["own"]);
+    assert_eq!(call(&mut client, &doc! { "dbStats": 1, "$db": "db" }).get_i32("code").unwrap(), 13);
+    // A changed document would be given to a user that may not find it.
+    let modify = doc! { "findAndModify": "own", "query": {}, "remove": true, "$db": "db" };
+    assert_eq!(call(&mut client, &modify).get_i32("code").unwrap(), 13);
+}
+
+#[test]
 fn a_client_that_has_not_logged_in_sends_messages_that_are_short_before_they_are_compressed() {
     let server = ServerProcess::start(&["--mongo-port=0", "--requirepass=top"]);
     let document = doc! { "_id": 1, "text": "x".repeat(4 * MIB) };

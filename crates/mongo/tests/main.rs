@@ -12,6 +12,7 @@ mod hello;
 mod page;
 mod queries;
 mod reply;
+mod rights;
 mod scram;
 mod shards;
 mod sinks;

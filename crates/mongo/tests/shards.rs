@@ -8,7 +8,7 @@ use remora_document::{Filter, Variables};
 use remora_frontend::OwnedReply;
 use remora_layout::kind::Kind;
 use remora_mongo::commands::spec;
-use remora_mongo::running::{Begun, Context, MongoServer, Running, Step};
+use remora_mongo::running::{Begun, Context, MongoServer, Rights, Running, Step};
 use remora_mongo::{Command, CommandError, ErrorCode};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
@@ -26,6 +26,8 @@ pub struct Client {
     pub user: Option<Vec<u8>>,
     /// What shards were asked, as text.
     pub asked: Vec<String>,
+    /// What the user may not ask, as `doc.find db.c`.
+    pub denied: Vec<String>,
     /// Whether documents are in the wanted order.
     pub is_sorted: bool,
     /// What shards say of plans, if they are asked for them.
@@ -36,6 +38,16 @@ pub struct Client {
     pub refusal: Option<OwnedReply>,
     /// The answers to questions that change documents: they go through nothing.
     pub writes: VecDeque<OwnedReply>,
+}
+
+impl Rights for Client {
+    fn may_ask(&self, user: Option<&[u8]>, question: &[u8]) -> bool {
+        assert_eq!(user, self.user.as_deref());
+        let (_, asked, _) = Question::decode_within(question).expect("it was encoded");
+        let name = asked.command_name().expect("it has a right");
+        let key = String::from_utf8_lossy(asked.key().expect("it is about a key"));
+        !self.denied.contains(&format!("{name} {key}"))
+    }
 }
 
 /// A command that waits for an answer.
@@ -58,6 +70,7 @@ impl Client {
             now_ms: 1_000,
             user: None,
             asked: Vec::new(),
+            denied: Vec::new(),
             is_sorted: false,
             plans: Vec::new(),
             yields: 0,
@@ -125,9 +138,10 @@ impl Client {
         }
     }
 
-    fn context<'s>(&self, server: &'s Arc<MongoServer>) -> Context<'s> {
+    fn context<'s>(&'s self, server: &'s Arc<MongoServer>) -> Context<'s> {
         let (now_ms, user) = (self.now_ms, self.user.clone());
-        Context { server, now_ms, connection: 1, shards: 1, user }
+        let rights = Some(self as &dyn Rights);
+        Context { server, now_ms, connection: 1, shards: 1, user, rights }
     }
 
     fn go_on(
@@ -143,10 +157,10 @@ impl Client {
                     let question = (Some(String::from_utf8(key).unwrap()), question);
                     return Ok(Err(Waiting { running, question }));
                 }
-                Step::AskShard(0, question) => {
+                Step::Scan(0, question) => {
                     return Ok(Err(Waiting { running, question: (None, question) }));
                 }
-                Step::AskShard(..) | Step::Move { .. } => panic!("no test asks so"),
+                Step::Scan(..) | Step::Move { .. } => panic!("no test asks so"),
                 Step::Yield => {
                     self.yields += 1;
                     answer = Some(OwnedReply::status(Status::Ok));

@@ -133,7 +133,8 @@ fn db_stats(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, Command
         let text = "dbStats needs the value 1";
         return Err(CommandError::new(ErrorCode::BadValue, text));
     }
-    let (names, scale) = (Names::of(format!("{database}.").into_bytes()), scale_of(command)?);
+    let (names, scale) =
+        (Names::of(format!("{database}.").into_bytes(), describe), scale_of(command)?);
     let (names, left, sums) = (Some(names), VecDeque::new(), Sums::default());
     Begun::running(DbStats { database, scale, names, left, sums })
 }

@@ -674,6 +674,12 @@ fn find_and_modify(
     refuse_bypass(command)?;
     no_collation(command.document("collation")?)?;
     let namespace = namespace(command.database(), command.collection()?)?;
+    // It gives a document.
+    let request = RawDocumentBuf::new();
+    if !context.may(&ask(&namespace, CollectionCommand::Find { request: request.as_bytes() })) {
+        let text = "not authorized to execute command doc.find, which findAndModify needs too";
+        return Err(CommandError::new(ErrorCode::Unauthorized, text));
+    }
     let (remove, new) =
         (command.bool("remove")?.unwrap_or(false), command.bool("new")?.unwrap_or(false));
     let (upsert, update) = (command.bool("upsert")?.unwrap_or(false), command.get("update"));
