@@ -33,17 +33,8 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
     begin: aggregate,
 }];
 
-fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, CommandError> {
-    no_collation(command.document("collation")?)?;
-    let Some(stages) = command.array("pipeline")? else {
-        let text = "BSON field 'aggregate.pipeline' is missing but a required field";
-        return Err(CommandError::new(ErrorCode::MissingField, text));
-    };
-    let Some(cursor) = command.document("cursor")? else {
-        let text =
-            "The 'cursor' option is required, except for aggregate with the explain argument";
-        return Err(CommandError::new(ErrorCode::FailedToParse, text));
-    };
+/// Documents of the first batch, by the field `cursor`.
+fn batch_size(cursor: &RawDocument) -> Result<usize, CommandError> {
     only_fields(cursor, ("aggregate", "cursor"), &["batchSize"])?;
     let size = match cursor.get("batchSize").ok().flatten() {
         None => None,
@@ -55,7 +46,21 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
             return Err(CommandError::new(ErrorCode::TypeMismatch, text));
         }
     };
-    let size = first_batch_size(size)?;
+    first_batch_size(size)
+}
+
+fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, CommandError> {
+    no_collation(command.document("collation")?)?;
+    let Some(stages) = command.array("pipeline")? else {
+        let text = "BSON field 'aggregate.pipeline' is missing but a required field";
+        return Err(CommandError::new(ErrorCode::MissingField, text));
+    };
+    let Some(cursor) = command.document("cursor")? else {
+        let text =
+            "The 'cursor' option is required, except for aggregate with the explain argument";
+        return Err(CommandError::new(ErrorCode::FailedToParse, text));
+    };
+    let size = batch_size(cursor)?;
     if command.bool("apiStrict")? == Some(true) {
         only_stable(stages)?;
     }

@@ -667,6 +667,16 @@ struct FindAndModify {
 /// How often a document that others have changed meanwhile is looked for again.
 const TRIES: usize = 16;
 
+/// Refuses a user that may change documents, but not find them: the reply has one.
+fn needs_find(namespace: &[u8], context: &Context<'_>) -> Result<(), CommandError> {
+    let request = RawDocumentBuf::new();
+    if context.may(&ask(namespace, CollectionCommand::Find { request: request.as_bytes() })) {
+        return Ok(());
+    }
+    let text = "not authorized to execute command doc.find, which findAndModify needs too";
+    Err(CommandError::new(ErrorCode::Unauthorized, text))
+}
+
 fn find_and_modify(
     command: &Command<'_>,
     context: &mut Context<'_>,
@@ -674,12 +684,7 @@ fn find_and_modify(
     refuse_bypass(command)?;
     no_collation(command.document("collation")?)?;
     let namespace = namespace(command.database(), command.collection()?)?;
-    // It gives a document.
-    let request = RawDocumentBuf::new();
-    if !context.may(&ask(&namespace, CollectionCommand::Find { request: request.as_bytes() })) {
-        let text = "not authorized to execute command doc.find, which findAndModify needs too";
-        return Err(CommandError::new(ErrorCode::Unauthorized, text));
-    }
+    needs_find(&namespace, context)?;
     let (remove, new) =
         (command.bool("remove")?.unwrap_or(false), command.bool("new")?.unwrap_or(false));
     let (upsert, update) = (command.bool("upsert")?.unwrap_or(false), command.get("update"));
