@@ -2,7 +2,7 @@
 
 use crate::mongo_hostile::message;
 use remora_mongo::bson::{Document, doc};
-use remora_mongo::wire::HEADER_BYTES;
+use remora_mongo::wire::{Compressor, HEADER_BYTES, compress};
 use remora_tests::{DEADLINE, ServerProcess, Value, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -96,5 +96,75 @@ fn a_client_that_has_not_logged_in_sends_short_messages() {
     let mut resp = server.resp();
     assert_eq!(resp.call("AUTH top"), Value::ok());
     wait_until("nothing is held", || resp.info("client_buffer_bytes") == 0);
+    assert!(server.log().lines().all(|line| !line.contains("panic")), "{}", server.log());
+}
+
+#[test]
+fn a_user_with_few_rights_aggregates_many_documents() {
+    let server = ServerProcess::start(&["--mongo-port=0", "--shards=2"]);
+    let mut client = connect(&server);
+    let documents: Vec<Document> = (0..1_000).map(|at| doc! { "_id": at }).collect();
+    let insert = doc! { "insert": "c", "documents": documents, "$db": "db" };
+    assert_eq!(call(&mut client, &insert).get_i32("n").unwrap(), 1_000);
+    // Clients that do not log in have the rights of this user.
+    let mut resp = server.resp();
+    let rights = "ACL SETUSER default resetkeys ~db.* -@all +doc.find";
+    assert_eq!(resp.call(rights), Value::ok());
+    let group = doc! { "$group": { "_id": null, "sum": { "$sum": "$_id" } } };
+    let pipeline = vec![group.clone()];
+    let aggregate = doc! { "aggregate": "c", "pipeline": pipeline, "cursor": {}, "$db": "db" };
+    let reply = call(&mut client, &aggregate);
+    let cursor = reply.get_document("cursor").unwrap_or_else(|_| panic!("{reply}"));
+    let found = cursor.get_array("firstBatch").unwrap()[0].as_document().unwrap();
+    assert_eq!(found.get_i32("sum").unwrap(), 499_500);
+    let other = doc! { "aggregate": "c", "pipeline": [group], "cursor": {}, "$db": "other" };
+    assert_eq!(call(&mut client, &other).get_i32("code").unwrap(), 13);
+}
+
+#[test]
+fn a_user_with_few_rights_sees_its_own_collections() {
+    let server = ServerProcess::start(&["--mongo-port=0", "--shards=2"]);
+    let mut client = connect(&server);
+    for (database, collection) in [("db", "own"), ("db", "hidden"), ("other", "hidden")] {
+        let insert = doc! { "insert": collection, "documents": [{ "_id": 1 }], "$db": database };
+        assert_eq!(call(&mut client, &insert).get_i32("n").unwrap(), 1);
+    }
+    // It may not SCAN.
+    let mut resp = server.resp();
+    let rights = "ACL SETUSER default resetkeys ~db.own -@all +doc.info +doc.update";
+    assert_eq!(resp.call(rights), Value::ok());
+    let databases = call(&mut client, &doc! { "listDatabases": 1, "$db": "admin" });
+    let databases = databases.get_array("databases").unwrap_or_else(|_| panic!("{databases}"));
+    let names = databases.iter().map(|of| of.as_document().unwrap().get_str("name").unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["db"]);
+    let mut list = doc! { "listCollections": 1, "nameOnly": true, "$db": "db" };
+    assert_eq!(call(&mut client, &list).get_i32("code").unwrap(), 13);
+    list.insert("authorizedCollections", true);
+    let reply = call(&mut client, &list);
+    let found = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let names = found.iter().map(|of| of.as_document().unwrap().get_str("name").unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["own"]);
+    assert_eq!(call(&mut client, &doc! { "dbStats": 1, "$db": "db" }).get_i32("code").unwrap(), 13);
+    // A changed document would be given to a user that may not find it.
+    let modify = doc! { "findAndModify": "own", "query": {}, "remove": true, "$db": "db" };
+    assert_eq!(call(&mut client, &modify).get_i32("code").unwrap(), 13);
+}
+
+#[test]
+fn a_client_that_has_not_logged_in_sends_messages_that_are_short_before_they_are_compressed() {
+    let server = ServerProcess::start(&["--mongo-port=0", "--requirepass=top"]);
+    let document = doc! { "_id": 1, "text": "x".repeat(4 * MIB) };
+    let long = message(1, &doc! { "insert": "c", "documents": [document], "$db": "db" });
+    let mut compressed = Vec::new();
+    compress(&long, Compressor::Zlib, &mut compressed).unwrap();
+    // The server does not look at the length of the compressed message alone.
+    assert!(compressed.len() < 8 << 10, "{}", compressed.len());
+    let mut client = connect(&server);
+    client.write_all(&compressed).unwrap();
+    bytes_to_the_end(&mut client);
+    // It closes the connection instead of asking for a login.
+    let mut resp = server.resp();
+    assert_eq!(resp.call("AUTH top"), Value::ok());
+    assert_eq!(resp.info("protocol_errors"), 1);
     assert!(server.log().lines().all(|line| !line.contains("panic")), "{}", server.log());
 }

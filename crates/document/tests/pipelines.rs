@@ -186,6 +186,27 @@ fn the_source_does_the_beginning() {
 }
 
 #[test]
+fn the_source_does_a_range_directly_behind_geo_near() {
+    let parsed = |behind: Vec<Document>| {
+        let mut all = vec![doc! { "$geoNear": { "near": [0, 0], "distanceField": "a" } }];
+        all.extend(behind);
+        Pipeline::parse(&stages(&all.into()), &Variables::default()).expect("a pipeline")
+    };
+    let range = |pipeline: &Pipeline| (pipeline.source().skip, pipeline.source().limit);
+    let (skip, limit) = (doc! { "$skip": 2 }, doc! { "$limit": 5 });
+    assert_eq!(range(&parsed(vec![limit.clone()])), (0, Some(5)));
+    assert_eq!(range(&parsed(vec![skip.clone(), limit.clone()])), (2, Some(5)));
+    assert_eq!(range(&parsed(vec![limit.clone(), skip.clone()])), (2, Some(3)));
+    for stage in [doc! { "$match": { "b": 1 } }, doc! { "$sort": { "b": 1 } }] {
+        let pipeline = parsed(vec![stage.clone(), skip.clone(), limit.clone()]);
+        assert_eq!(range(&pipeline), (0, None), "{stage}");
+        assert_eq!(pipeline.source().sort, None);
+        let pipeline = parsed(vec![limit.clone(), stage.clone(), doc! { "$limit": 1 }]);
+        assert_eq!(range(&pipeline), (0, Some(5)), "{stage}");
+    }
+}
+
+#[test]
 fn a_limit_satisfies() {
     let pipeline = bson!([{ "$set": { "b": 1 } }, { "$limit": 1 }]);
     let mut pipeline = Pipeline::parse(&stages(&pipeline), &Variables::default()).expect("valid");

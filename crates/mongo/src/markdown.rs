@@ -23,6 +23,29 @@ fn right(of: Right) -> String {
     }
 }
 
+/// Rights that a command needs for some of what it does.
+fn further(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "aggregate" => {
+            "`doc.find` on the collections of its stages; `$geoNear` without `key`: `doc.info` on the collection; `$merge`: `doc.insert`, `doc.update` and `doc.info` on the collection into which it goes; `$out`: all rights (`+@all ~*`)"
+        }
+        "bulkWrite" => "`doc.insert` or `doc.update` on the collections that it changes",
+        "collMod" => "`doc.info` on the collection",
+        "createIndexes" | "drop" | "dropIndexes" => "`doc.info` on the collection",
+        "explain" => {
+            "`doc.find` on the collection; `$geoNear` without `key`: `doc.info` on the collection"
+        }
+        "findAndModify" => "`doc.find` on the collection, as it gives a document",
+        "getMore" => "`doc.find` on the collections of its query",
+        "listCollections" => "with `nameOnly` and `authorizedCollections`: those with the right",
+        "listDatabases" => {
+            "databases without the right are left out, unless `authorizedDatabases` is false"
+        }
+        "renameCollection" => "only users with all rights (`+@all ~*`) have it here",
+        _ => return None,
+    })
+}
+
 fn words(of: &[&str]) -> String {
     of.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
@@ -33,7 +56,9 @@ pub fn page() -> String {
     all.sort_unstable_by_key(|spec| spec.names[0].to_ascii_lowercase());
     let mut page = HEAD.to_owned();
     for Spec { names, summary, fields, right: of, .. } in all {
-        let (names, fields, right) = (words(names), words(fields), right(*of));
+        let further = further(names[0]).map(|of| format!("; {of}")).unwrap_or_default();
+        let right = right(*of) + &further;
+        let (names, fields) = (words(names), words(fields));
         let _ = writeln!(page, "| {names} | {summary} | {fields} | {right} |");
     }
     page

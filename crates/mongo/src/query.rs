@@ -42,6 +42,15 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Bytes of its documents.
+    fn kept_bytes(&self) -> usize {
+        let Self { namespace, filter, sort, hint, variables, geo_near, .. } = self;
+        let further = [sort, hint, variables].into_iter().flatten();
+        let further = further.map(|of| of.as_bytes().len()).sum::<usize>();
+        let near = geo_near.as_ref().map_or(0, |near| near.filter().as_bytes().len());
+        namespace.len() + filter.as_bytes().len() + further + near
+    }
+
     fn sorter(&self) -> Result<Option<Sorter<RawDocumentBuf>>, CommandError> {
         let Some(sort) = &self.sort else { return Ok(None) };
         Ok(Some(Sorter::new(SortKeys::parse(sort)?, self.skip, self.limit)))
@@ -108,12 +117,20 @@ impl Search {
     pub fn kept_bytes(&self) -> usize {
         let sorted = self.sorter.as_ref().map_or(0, Sorter::bytes)
             + self.rings.as_ref().map_or(0, Rings::bytes);
-        self.ready_bytes + sorted + self.wanted.filter.as_bytes().len() + size_of::<Self>()
+        self.ready_bytes + sorted + self.wanted.kept_bytes() + size_of::<Self>()
     }
 
     /// Whether there are no more documents.
     pub fn is_over(&self) -> bool {
         self.ready.is_empty() && !self.has_more
+    }
+
+    /// Whether a step may end after as many documents as are still wanted.
+    ///
+    /// The first step of a sorted search has the limit too, as the shard's plan depends on it. If the shard's
+    /// answer says that it is not sorted, further steps go on behind it without a limit, to the end.
+    fn ends_at_limit(&self) -> bool {
+        self.rings.is_none() && !self.is_unsorted
     }
 
     /// The next question.
@@ -137,7 +154,7 @@ impl Search {
                 }
                 None => {}
             }
-            if let Some(limit) = limit.filter(|_| sort.is_none() && self.rings.is_none()) {
+            if let Some(limit) = limit.filter(|_| self.ends_at_limit()) {
                 let left = limit.saturating_add(*skip).saturating_sub(self.given + self.skipped);
                 fields.i64(cstr!("limit"), i64::try_from(left).unwrap_or(i64::MAX));
             }

@@ -79,6 +79,12 @@ impl MongoServer {
     }
 }
 
+/// What users may do.
+pub trait Rights {
+    /// Whether a user may ask a shard this encoded question.
+    fn may_ask(&self, user: Option<&[u8]>, question: &[u8]) -> bool;
+}
+
 /// What a step of a command looks at beside its answers.
 pub struct Context<'a> {
     /// The server.
@@ -91,9 +97,17 @@ pub struct Context<'a> {
     pub shards: usize,
     /// The user that has logged in.
     pub user: Option<Vec<u8>>,
+    /// What users may do; none if all may do everything.
+    pub rights: Option<&'a dyn Rights>,
 }
 
 impl Context<'_> {
+    /// Whether the user may ask what a step asks. It may go on in any case.
+    pub(crate) fn may(&self, step: &Step) -> bool {
+        let (Some(rights), Step::Ask { question, .. }) = (self.rights, step) else { return true };
+        rights.may_ask(self.user.as_deref(), question)
+    }
+
     /// What the fields of all commands are read with: Unix ms, and whether a reply means that a change is on the disk.
     pub(crate) fn common(&self) -> (u64, bool) {
         (self.now_ms, self.server.is_synced)

@@ -18,8 +18,9 @@ pub enum Step {
         /// See above.
         question: Vec<u8>,
     },
-    /// This encoded question is for the shard with this number.
-    AskShard(usize, Vec<u8>),
+    /// The shard with this number scans its keys, by this encoded question. The user needs no right to it: the
+    /// command tells only of keys that the user may ask about.
+    Scan(usize, Vec<u8>),
     /// A key gets the object of another key, which goes away. The answer has the number 1, or 0 if there is an
     /// object that may not be replaced.
     Move {

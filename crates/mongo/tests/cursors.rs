@@ -189,6 +189,31 @@ fn what_stages_keep_counts() {
 }
 
 #[test]
+fn what_searches_were_asked_with_counts() {
+    let mut client = Client::new();
+    client.collection("c", (0..9).map(|at| doc! { "_id": at, "at": [at, 0] }));
+    let long = "x".repeat(15_000_000);
+    let keys = doc! { "a".repeat(30_000): 1 };
+    let near = doc! { "near": [0, 0], "distanceField": "far", "key": "at",
+    "query": { "a": { "$ne": "x".repeat(1_000_000) } } };
+    let aggregate = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": { "batchSize": 1 } };
+    for (command, least) in [
+        (doc! { "find": "c", "batchSize": 2, "let": { "a": long } }, 15_000_000),
+        (doc! { "find": "c", "batchSize": 2, "sort": keys.clone() }, 20_000),
+        (doc! { "find": "c", "batchSize": 2, "hint": keys }, 20_000),
+        // The search has the filter with the place, and a copy of it is in the stage.
+        (aggregate(doc! { "$geoNear": near }), 2_000_000),
+    ] {
+        let id = batch(&client.run(command).unwrap()).1;
+        assert_ne!(id, 0);
+        let bytes = client.server.cursors().bytes();
+        assert!(bytes > least, "{bytes} {least}");
+        client.run(doc! { "killCursors": "c", "cursors": [id] }).unwrap();
+        assert_eq!(client.server.cursors().bytes(), 0);
+    }
+}
+
+#[test]
 fn wrong_numbers() {
     let mut client = client(5);
     assert_eq!(client.code(doc! { "getMore": "x", "collection": "c" }), 14);

@@ -76,6 +76,51 @@ fn no_more_is_asked_than_is_wanted() {
 }
 
 #[test]
+fn a_sorted_search_tells_its_limit() {
+    for (is_sorted, step) in [(true, 100), (true, 2), (false, 100), (false, 2)] {
+        let mut client = client(step);
+        client.is_sorted = is_sorted;
+        let command = doc! { "find": "c", "sort": { "_id": 1 }, "skip": 1, "limit": 4 };
+        let limits = |client: &Client| -> Vec<Option<i64>> {
+            let of = |asked: &String| {
+                let number = asked.split_once("\"limit\": ")?.1;
+                number.split([' ', ',', '}']).next()?.parse().ok()
+            };
+            client.asked.iter().map(of).collect()
+        };
+        assert_eq!(ids(&all(&mut client, command.clone())), [1, 2, 3, 4], "{is_sorted} {step}");
+        let asked = limits(&client);
+        // The plan depends on it, so it is in the first question.
+        assert_eq!(asked[0], Some(5), "{:?}", client.asked);
+        match is_sorted {
+            true => {
+                assert_eq!(asked.len(), 5_usize.div_ceil(step));
+                assert!(asked.iter().all(Option::is_some), "{asked:?}");
+            }
+            // All have to be seen. A limit would only make steps short.
+            false => assert!(asked[1..].iter().all(Option::is_none), "{asked:?}"),
+        }
+        // Explaining asks for the same plan.
+        for verbosity in ["queryPlanner", "executionStats"] {
+            client.asked.clear();
+            let explain = doc! { "explain": command.clone(), "verbosity": verbosity };
+            client.run(explain).unwrap();
+            assert_eq!(limits(&client)[0], Some(5), "{:?}", client.asked);
+        }
+    }
+    // What comes in another order is sorted, wherever the limit ends the first step.
+    let mut client = client(3);
+    let last = doc! { "find": "c", "sort": { "_id": -1 }, "limit": 2 };
+    assert_eq!(ids(&all(&mut client, last)), [19, 18]);
+    let explain =
+        doc! { "explain": { "find": "c", "sort": { "a": 1 } }, "verbosity": "queryPlanner" };
+    client.asked.clear();
+    client.run(explain).unwrap();
+    assert_eq!(client.asked.len(), 1);
+    assert!(!client.asked[0].contains("limit"), "{:?}", client.asked);
+}
+
+#[test]
 fn lookups_nest() {
     for step in [1, 2, 5] {
         let mut client = client(step);

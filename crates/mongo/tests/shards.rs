@@ -6,12 +6,13 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
 use remora_document::{Filter, Variables};
 use remora_frontend::OwnedReply;
+use remora_layout::kind::Kind;
 use remora_mongo::commands::spec;
-use remora_mongo::running::{Begun, Context, MongoServer, Running, Step};
+use remora_mongo::running::{Begun, Context, MongoServer, Rights, Running, Step};
 use remora_mongo::{Command, CommandError, ErrorCode};
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
-use remora_protocol::{Command as Question, Items};
+use remora_protocol::{Command as Question, Items, ScannedKeys};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -25,6 +26,12 @@ pub struct Client {
     pub user: Option<Vec<u8>>,
     /// What shards were asked, as text.
     pub asked: Vec<String>,
+    /// What the user may not ask, as `doc.find db.c`.
+    pub denied: Vec<String>,
+    /// Whether documents are in the wanted order.
+    pub is_sorted: bool,
+    /// What shards say of plans, if they are asked for them.
+    pub plans: Vec<Document>,
     /// Turns that were given to others.
     pub yields: usize,
     /// The answer to all questions instead.
@@ -33,10 +40,21 @@ pub struct Client {
     pub writes: VecDeque<OwnedReply>,
 }
 
+impl Rights for Client {
+    fn may_ask(&self, user: Option<&[u8]>, question: &[u8]) -> bool {
+        assert_eq!(user, self.user.as_deref());
+        let (_, asked, _) = Question::decode_within(question).expect("it was encoded");
+        let name = asked.command_name().expect("it has a right");
+        let key = String::from_utf8_lossy(asked.key().expect("it is about a key"));
+        !self.denied.contains(&format!("{name} {key}"))
+    }
+}
+
 /// A command that waits for an answer.
 pub struct Waiting {
     running: Box<dyn Running>,
-    question: (String, Vec<u8>),
+    /// The collection; none if a shard is asked for its keys.
+    question: (Option<String>, Vec<u8>),
 }
 
 pub fn raw(document: &Document) -> RawDocumentBuf {
@@ -52,6 +70,9 @@ impl Client {
             now_ms: 1_000,
             user: None,
             asked: Vec::new(),
+            denied: Vec::new(),
+            is_sorted: false,
+            plans: Vec::new(),
             yields: 0,
             refusal: None,
             writes: VecDeque::new(),
@@ -106,7 +127,10 @@ impl Client {
         let mut waiting = waiting;
         loop {
             let Waiting { running, question: (key, question) } = waiting;
-            let answer = self.answer(&key, &question);
+            let answer = match key {
+                Some(key) => self.answer(&key, &question),
+                None => self.scan(&question),
+            };
             match self.go_on(running, Some(answer))? {
                 Ok(reply) => return Ok(reply),
                 Err(again) => waiting = again,
@@ -114,9 +138,10 @@ impl Client {
         }
     }
 
-    fn context<'s>(&self, server: &'s Arc<MongoServer>) -> Context<'s> {
+    fn context<'s>(&'s self, server: &'s Arc<MongoServer>) -> Context<'s> {
         let (now_ms, user) = (self.now_ms, self.user.clone());
-        Context { server, now_ms, connection: 1, shards: 1, user }
+        let rights = Some(self as &dyn Rights);
+        Context { server, now_ms, connection: 1, shards: 1, user, rights }
     }
 
     fn go_on(
@@ -129,16 +154,31 @@ impl Client {
             match running.next(answer.take(), &mut self.context(&server))? {
                 Step::Done(body) => return Ok(Ok(Document::from_reader(&body[..]).unwrap())),
                 Step::Ask { key, question } => {
-                    let question = (String::from_utf8(key).unwrap(), question);
+                    let question = (Some(String::from_utf8(key).unwrap()), question);
                     return Ok(Err(Waiting { running, question }));
                 }
-                Step::AskShard(..) | Step::Move { .. } => panic!("no test asks so"),
+                Step::Scan(0, question) => {
+                    return Ok(Err(Waiting { running, question: (None, question) }));
+                }
+                Step::Scan(..) | Step::Move { .. } => panic!("no test asks so"),
                 Step::Yield => {
                     self.yields += 1;
                     answer = Some(OwnedReply::status(Status::Ok));
                 }
             }
         }
+    }
+
+    /// The keys of all collections, and one of another kind.
+    fn scan(&self, question: &[u8]) -> OwnedReply {
+        let (_, asked, _) = Question::decode_within(question).expect("it was encoded");
+        assert!(matches!(asked, Question::Scan { .. }), "{asked:?}");
+        let mut value = Vec::new();
+        ScannedKeys::push(&mut value, Kind::STRING, b"db.text");
+        for key in self.collections.keys() {
+            ScannedKeys::push(&mut value, Kind::COLLECTION, key.as_bytes());
+        }
+        OwnedReply { value: Some(value), ..OwnedReply::status(Status::Ok) }
     }
 
     fn answer(&mut self, key: &str, question: &[u8]) -> OwnedReply {
@@ -154,7 +194,7 @@ impl Client {
             CollectionCommand::Find { request } => {
                 let request = Document::from_reader(request).unwrap();
                 self.asked.push(format!("{key} {request}"));
-                find(documents, &request, step)
+                find(documents, &request, (step, self.is_sorted, &self.plans))
             }
             CollectionCommand::Insert { documents: new, .. } => {
                 let new = new.iter().flatten().map(|of| Document::from_reader(of).unwrap());
@@ -169,13 +209,30 @@ impl Client {
                 self.asked.push(format!("{key} {request}"));
                 self.writes.pop_front().expect("an answer for each")
             }
+            CollectionCommand::Describe => {
+                self.asked.push(format!("{key} describe"));
+                let size: usize = documents.iter().map(|of| of.to_vec().unwrap().len()).sum();
+                let place = doc! { "key": { "at": "2dsphere" }, "name": "at_2dsphere", "v": 2 };
+                let id = doc! { "key": { "_id": 1 }, "name": "_id_", "v": 2 };
+                let told = doc! {
+                    "options": {}, "indexes": [id, place], "count": documents.len() as i64,
+                    "size": size as i64, "storageSize": 2 * size as i64,
+                    "indexSizes": { "_id_": 100_i64, "at_2dsphere": 20_i64 },
+                };
+                let value = Some(told.to_vec().unwrap());
+                OwnedReply { value, ..OwnedReply::status(Status::Ok) }
+            }
             other => panic!("{other:?}"),
         }
     }
 }
 
 /// Some of the documents that match, and where the next step begins: so many documents are looked at.
-fn find(documents: &[Document], request: &Document, step: usize) -> OwnedReply {
+fn find(
+    documents: &[Document],
+    request: &Document,
+    (step, is_sorted, plans): (usize, bool, &[Document]),
+) -> OwnedReply {
     let variables = request.get_document("let").ok().map(raw);
     let variables = Variables::parse(0, 0, variables.as_deref()).unwrap();
     let filter = Filter::parse_with(&raw(request.get_document("filter").unwrap()), &variables);
@@ -190,7 +247,10 @@ fn find(documents: &[Document], request: &Document, step: usize) -> OwnedReply {
         looked_at += 1;
         found.extend(filter.matches(&raw(document)).then_some(document));
     }
-    let mut head = doc! { "sorted": false };
+    let mut head = doc! { "sorted": is_sorted };
+    if request.get_bool("explain").unwrap_or(false) {
+        head.insert("plans", plans);
+    }
     if looked_at < documents.len() {
         let bytes = vec![looked_at as u8];
         head.insert("at", Binary { subtype: BinarySubtype::Generic, bytes });

@@ -165,8 +165,14 @@ impl Shards {
         let Body::Msg(message) = whole(&bytes).body else { panic!("an OP_MSG") };
         let command = Command::of(&message)?;
         let server = Arc::new(MongoServer::new(("0", 1), 0, [7; 32]));
-        let mut context =
-            Context { server: &server, now_ms: 1000, connection: 1, shards: 1, user: None };
+        let mut context = Context {
+            server: &server,
+            now_ms: 1000,
+            connection: 1,
+            shards: 1,
+            user: None,
+            rights: None,
+        };
         let (begun, _) = spec(command.name()).unwrap().begin(&command, &mut context)?;
         let document = |bytes| Document::try_from(RawDocument::from_bytes(bytes).unwrap());
         let mut running = match begun {
@@ -177,7 +183,7 @@ impl Shards {
         for _ in 0..10_000 {
             answer = match running.next(answer.take(), &mut context)? {
                 Step::Done(reply) => return Ok(document(&reply).unwrap()),
-                Step::Ask { question, .. } | Step::AskShard(_, question) => {
+                Step::Ask { question, .. } | Step::Scan(_, question) => {
                     Some(self.answer(&question))
                 }
                 Step::Move { from, to, replaces } => {

@@ -82,6 +82,7 @@ pub(super) fn pipeline(stages: &RawArray, variables: &Variables, place: Place) -
         nodes: Vec::new(),
         sink: None,
         pushes_down: !matches!(place, Place::Facet(_)),
+        follows_near: false,
     };
     for (at, stage) in elements(stages).enumerate() {
         if at == MAX_PIPELINE_STAGES {
@@ -148,11 +149,13 @@ struct Parser<'v> {
     sink: Option<Sink>,
     /// Whether all stages so far are the source's.
     pushes_down: bool,
+    /// Whether all stages so far are `$geoNear`, `$skip` and `$limit`: the source does these too.
+    follows_near: bool,
 }
 
 impl Parser<'_> {
     fn add(&mut self, stage: Stage) {
-        self.pushes_down = false;
+        (self.pushes_down, self.follows_near) = (false, false);
         self.nodes.push(Node::new(stage));
     }
 
@@ -240,8 +243,8 @@ impl Parser<'_> {
             "$geoNear" if self.place == Place::Top => {
                 let text = "the $geoNear stage specification must be an object";
                 self.source.geo_near = Some(GeoNear::parse(object(argument, 10065, text)?)?);
-                // What follows sees the distances.
-                self.pushes_down = false;
+                // What follows sees the distances, but for a range.
+                (self.pushes_down, self.follows_near) = (false, true);
             }
             "$out" | "$merge" if self.place != Place::Top => {
                 return fail(
@@ -318,7 +321,7 @@ impl Parser<'_> {
         if limit == 0 {
             return fail(15958, "the limit must be positive");
         }
-        if self.pushes_down {
+        if self.pushes_down || self.follows_near {
             self.source.limit = Some(self.source.limit.map_or(limit, |known| known.min(limit)));
             return Ok(());
         }
@@ -332,7 +335,7 @@ impl Parser<'_> {
 
     fn skip(&mut self, argument: RawBsonRef<'_>) -> Parsed<()> {
         let skip = number("$skip", 5_107_200, argument)?;
-        if self.pushes_down {
+        if self.pushes_down || self.follows_near {
             self.source.skip = self.source.skip.saturating_add(skip);
             self.source.limit = self.source.limit.map(|limit| limit.saturating_sub(skip));
             return Ok(());

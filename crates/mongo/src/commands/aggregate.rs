@@ -33,13 +33,34 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
     begin: aggregate,
 }];
 
+/// Documents of the first batch, by the field `cursor`.
+fn batch_size(cursor: &RawDocument) -> Result<usize, CommandError> {
+    only_fields(cursor, ("aggregate", "cursor"), &["batchSize"])?;
+    let size = match cursor.get("batchSize").ok().flatten() {
+        None => None,
+        Some(RawBsonRef::Int32(size)) => Some(size.into()),
+        Some(RawBsonRef::Int64(size)) => Some(size),
+        Some(RawBsonRef::Double(size)) => Some(size as i64),
+        Some(_) => {
+            let text = "cursor.batchSize field must be a number";
+            return Err(CommandError::new(ErrorCode::TypeMismatch, text));
+        }
+    };
+    first_batch_size(size)
+}
+
 fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, CommandError> {
     no_collation(command.document("collation")?)?;
     let Some(stages) = command.array("pipeline")? else {
         let text = "BSON field 'aggregate.pipeline' is missing but a required field";
         return Err(CommandError::new(ErrorCode::MissingField, text));
     };
-    let size = size_of_batch(command)?;
+    let Some(cursor) = command.document("cursor")? else {
+        let text =
+            "The 'cursor' option is required, except for aggregate with the explain argument";
+        return Err(CommandError::new(ErrorCode::FailedToParse, text));
+    };
+    let size = batch_size(cursor)?;
     if command.bool("apiStrict")? == Some(true) {
         only_stable(stages)?;
     }
@@ -92,27 +113,6 @@ fn aggregate(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, 
         Some(key) => run(by_distance(wanted, &geo_near, key)?, context),
         None => Begun::running(FindKey::new((geo_near, wanted), Box::new(run))),
     }
-}
-
-/// Documents of the first batch, as the field `cursor` says.
-fn size_of_batch(command: &Command<'_>) -> Result<usize, CommandError> {
-    let Some(cursor) = command.document("cursor")? else {
-        let text =
-            "The 'cursor' option is required, except for aggregate with the explain argument";
-        return Err(CommandError::new(ErrorCode::FailedToParse, text));
-    };
-    only_fields(cursor, ("aggregate", "cursor"), &["batchSize"])?;
-    let size = match cursor.get("batchSize").ok().flatten() {
-        None => None,
-        Some(RawBsonRef::Int32(size)) => Some(size.into()),
-        Some(RawBsonRef::Int64(size)) => Some(size),
-        Some(RawBsonRef::Double(size)) => Some(size as i64),
-        Some(_) => {
-            let text = "cursor.batchSize field must be a number";
-            return Err(CommandError::new(ErrorCode::TypeMismatch, text));
-        }
-    };
-    first_batch_size(size)
 }
 
 /// Refuses stages that are not in the Stable API.

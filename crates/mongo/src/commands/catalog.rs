@@ -283,8 +283,14 @@ pub(super) fn indexes_of(told: &RawDocument) -> impl Iterator<Item = &RawDocumen
 }
 
 /// Finds the keys of collections, of one shard after the other.
+///
+/// Invariant: the user may do with each key that it gives what the command does with it.
 pub(super) struct Names {
     prefix: Vec<u8>,
+    /// What is asked about each key.
+    asks: fn(&[u8]) -> Step,
+    /// Keys that the user may not ask about are left out. Otherwise they refuse the command.
+    leaves_out: bool,
     shard: usize,
     place: u32,
     found: Vec<Vec<u8>>,
@@ -294,8 +300,25 @@ pub(super) struct Names {
 const SCANNED: u32 = 1000;
 
 impl Names {
-    pub(super) fn of(prefix: Vec<u8>) -> Self {
-        Self { prefix, shard: 0, place: 0, found: Vec::new() }
+    /// Of keys with this prefix, about each of which this is asked.
+    pub(super) fn of(prefix: Vec<u8>, asks: fn(&[u8]) -> Step) -> Self {
+        Self { prefix, asks, leaves_out: false, shard: 0, place: 0, found: Vec::new() }
+    }
+
+    /// The same without the keys that the user may not ask about.
+    fn leaving_out(self, leaves_out: bool) -> Self {
+        Self { leaves_out, ..self }
+    }
+
+    /// Whether a key that was found is one of those. The error does not say which key is refused.
+    fn takes(&self, key: &[u8], context: &Context<'_>) -> Result<bool, CommandError> {
+        match context.may(&(self.asks)(key)) {
+            false if !self.leaves_out => {
+                let text = "not authorized to do this with all collections";
+                Err(CommandError::new(ErrorCode::Unauthorized, text))
+            }
+            may => Ok(may),
+        }
     }
 
     /// Takes the keys that were found.
@@ -312,7 +335,8 @@ impl Names {
         if let Some(answer) = answer {
             let answer = done(Some(answer))?;
             for (kind, key) in ScannedKeys::new(answer.value.as_deref().unwrap_or_default()) {
-                if kind.of_type() == Kind::COLLECTION && key.starts_with(&self.prefix) {
+                let is_one = kind.of_type() == Kind::COLLECTION && key.starts_with(&self.prefix);
+                if is_one && self.takes(key, context)? {
                     self.found.push(key.to_vec());
                 }
             }
@@ -331,7 +355,7 @@ impl Names {
             0,
             &mut question,
         );
-        Ok(Some(Step::AskShard(self.shard, question)))
+        Ok(Some(Step::Scan(self.shard, question)))
     }
 }
 
@@ -349,7 +373,7 @@ struct DropDatabase {
 
 fn drop_database(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
     let database = command.database().to_owned();
-    let names = Some(Names::of(database_prefix(&database)?));
+    let names = Some(Names::of(database_prefix(&database)?, remove));
     Begun::running(DropDatabase { database, names, left: VecDeque::new(), any: false })
 }
 
@@ -392,10 +416,13 @@ struct ListCollections {
 fn list_collections(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
     cursor_options(command)?;
     let database = command.database().to_owned();
+    let name_only = command.bool("nameOnly")?.unwrap_or(false);
+    let leaves_out = name_only && command.bool("authorizedCollections")?.unwrap_or(false);
+    let names = Names::of(database_prefix(&database)?, describe).leaving_out(leaves_out);
     Begun::running(ListCollections {
-        names: Some(Names::of(database_prefix(&database)?)),
+        names: Some(names),
         filter: command.document("filter")?.map(Filter::parse).transpose()?,
-        name_only: command.bool("nameOnly")?.unwrap_or(false),
+        name_only,
         left: VecDeque::new(),
         asked: None,
         found: Vec::new(),
@@ -478,8 +505,10 @@ fn list_databases(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, C
         let text = "listDatabases may only be run against the admin database.";
         return Err(CommandError::new(ErrorCode::Unauthorized, text));
     }
+    // As in MongoDB, a user sees its own databases unless it asks for all of them.
+    let leaves_out = command.bool("authorizedDatabases")?.unwrap_or(true);
     Begun::running(ListDatabases {
-        names: Some(Names::of(Vec::new())),
+        names: Some(Names::of(Vec::new(), describe).leaving_out(leaves_out)),
         filter: command.document("filter")?.map(Filter::parse).transpose()?,
         name_only: command.bool("nameOnly")?.unwrap_or(false),
         left: VecDeque::new(),

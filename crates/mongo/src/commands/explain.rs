@@ -4,6 +4,7 @@
 
 use super::catalog::senseless;
 use super::find::{hint_of, sort_of, wanted};
+use super::find_key::{FindKey, by_distance};
 use super::{aggregate, count, find, write};
 use crate::command::Command;
 use crate::fields::{Common, namespace};
@@ -15,7 +16,7 @@ use crate::spec::{Right, Spec};
 use crate::writer::{DocumentWriter, write_document};
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, cstr};
-use remora_document::{Filter, Pipeline, Variables};
+use remora_document::{Filter, GeoNear, Pipeline, Variables};
 use remora_frontend::OwnedReply;
 use remora_protocol::Items;
 use remora_protocol::collection::CollectionCommand;
@@ -70,7 +71,7 @@ fn explain(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, Co
     let explained = [find::COMMANDS, count::COMMANDS, aggregate::COMMANDS, write::COMMANDS];
     let mut explained = explained.into_iter().flatten();
     let known = explained.find(|spec| spec.names.contains(&inner.name())).ok_or_else(not_there)?;
-    let (wanted, counts) = searched(&inner, context)?;
+    let Searched { wanted, counts, geo_near } = searched(&inner, context)?;
     let mut fields = known.fields.to_vec();
     // Of `aggregate`, for which it is the older form of this command.
     fields.push("explain");
@@ -80,66 +81,80 @@ fn explain(command: &Command<'_>, context: &mut Context<'_>) -> Result<Begun, Co
         Some(_) => Filter::parse(&RawDocumentBuf::new()),
         None => Err(error),
     })?;
-    Begun::running(Explain {
-        wanted,
-        command: body.to_owned(),
-        counts,
-        executes,
-        at: None,
-        plans: None,
-        is_sorted: true,
-        keys: 0,
-        documents: 0,
-        found: 0,
-        is_asked: false,
-        began_ms: context.now_ms,
-    })
+    let command = body.to_owned();
+    let run = move |wanted: Wanted, context: &mut Context<'_>| {
+        Begun::running(Explain::new((wanted, counts), (command, executes), context.now_ms))
+    };
+    let Some(geo_near) = geo_near else { return run(wanted, context) };
+    match geo_near.key() {
+        Some(key) => run(by_distance(wanted, &geo_near, key)?, context),
+        None => Begun::running(FindKey::new((geo_near, wanted), Box::new(run))),
+    }
+}
+
+/// What a command looks for.
+struct Searched {
+    wanted: Wanted,
+    /// Whether it only counts.
+    counts: bool,
+    /// The stage by which documents come by their distance.
+    geo_near: Option<GeoNear>,
+}
+
+impl Searched {
+    fn of((wanted, counts): (Wanted, bool)) -> Self {
+        Self { wanted, counts, geo_near: None }
+    }
 }
 
 /// What a command looks for, and whether it only counts.
-fn searched(inner: &Command<'_>, context: &Context<'_>) -> Result<(Wanted, bool), CommandError> {
-    match inner.name() {
-        "find" => {
+fn searched(inner: &Command<'_>, context: &Context<'_>) -> Result<Searched, CommandError> {
+    let of = match inner.name() {
+        "aggregate" => return aggregate_searched(inner, context),
+        "find" | "count" => {
             let limit = inner.i64("limit")?.filter(|limit| *limit != 0);
             let limit = limit.map(i64::unsigned_abs);
-            Ok((Wanted { limit, ..wanted(inner, "filter")? }, false))
+            let counts = inner.name() == "count";
+            let filter = if counts { "query" } else { "filter" };
+            (Wanted { limit, ..wanted(inner, filter)? }, counts)
         }
-        "count" => {
-            let limit = inner.i64("limit")?.filter(|limit| *limit != 0);
-            let limit = limit.map(i64::unsigned_abs);
-            Ok((Wanted { limit, ..wanted(inner, "query")? }, true))
-        }
-        "distinct" => Ok((wanted(inner, "query")?, false)),
+        "distinct" => (wanted(inner, "query")?, false),
         "findAndModify" | "findandmodify" => {
-            Ok((Wanted { limit: Some(1), ..wanted(inner, "query")? }, false))
+            (Wanted { limit: Some(1), ..wanted(inner, "query")? }, false)
         }
-        "update" => write_searched(inner, ("updates", "multi")),
-        "delete" => write_searched(inner, ("deletes", "limit")),
-        "aggregate" => {
-            let Some(stages) = inner.array("pipeline")? else {
-                let text = "BSON field 'aggregate.pipeline' is missing but a required field";
-                return Err(CommandError::new(ErrorCode::MissingField, text));
-            };
-            let variables = Variables::parse(context.now_ms as i64, 0, inner.document("let")?)?;
-            let pipeline = Pipeline::parse(stages, &variables)?;
-            let source = pipeline.source();
-            let of = Wanted {
-                namespace: namespace(inner.database(), inner.collection()?)?,
-                filter: source.filter.clone(),
-                sort: source.sort.clone(),
-                hint: hint_of(inner.get("hint"))?,
-                skip: source.skip,
-                limit: source.limit,
-                variables: inner.document("let")?.map(RawDocument::to_owned),
-                ..Wanted::default()
-            };
-            Ok((of, false))
-        }
+        "update" => write_searched(inner, ("updates", "multi"))?,
+        "delete" => write_searched(inner, ("deletes", "limit"))?,
         name => {
             let text = format!("Explain failed due to unknown command: {name}");
-            Err(CommandError::new(ErrorCode::CommandNotFound, text))
+            return Err(CommandError::new(ErrorCode::CommandNotFound, text));
         }
-    }
+    };
+    Ok(Searched::of(of))
+}
+
+/// The documents that a pipeline begins with.
+fn aggregate_searched(
+    inner: &Command<'_>,
+    context: &Context<'_>,
+) -> Result<Searched, CommandError> {
+    let Some(stages) = inner.array("pipeline")? else {
+        let text = "BSON field 'aggregate.pipeline' is missing but a required field";
+        return Err(CommandError::new(ErrorCode::MissingField, text));
+    };
+    let variables = Variables::parse(context.now_ms as i64, 0, inner.document("let")?)?;
+    let pipeline = Pipeline::parse(stages, &variables)?;
+    let source = pipeline.source();
+    let wanted = Wanted {
+        namespace: namespace(inner.database(), inner.collection()?)?,
+        filter: source.filter.clone(),
+        sort: source.sort.clone(),
+        hint: hint_of(inner.get("hint"))?,
+        skip: source.skip,
+        limit: source.limit,
+        variables: inner.document("let")?.map(RawDocument::to_owned),
+        ..Wanted::default()
+    };
+    Ok(Searched { geo_near: source.geo_near.clone(), ..Searched::of((wanted, false)) })
 }
 
 /// The documents that the only write of a command looks for.
@@ -179,6 +194,27 @@ fn write_searched(
 }
 
 impl Explain {
+    fn new(
+        (wanted, counts): (Wanted, bool),
+        (command, executes): (RawDocumentBuf, bool),
+        began_ms: u64,
+    ) -> Self {
+        Self {
+            wanted,
+            command,
+            counts,
+            executes,
+            at: None,
+            plans: None,
+            is_sorted: true,
+            keys: 0,
+            documents: 0,
+            found: 0,
+            is_asked: false,
+            began_ms,
+        }
+    }
+
     fn question(&self) -> Step {
         let mut request = Vec::new();
         let Wanted { namespace, filter, sort, hint, variables, .. } = &self.wanted;
@@ -196,8 +232,8 @@ impl Explain {
             }
             fields.bool(cstr!("count"), self.counts);
             fields.bool(cstr!("explain"), self.plans.is_none());
-            let most = if self.executes { self.left() } else { Some(1) };
-            if let Some(most) = most {
+            // A plan depends on the limit: it is that of the command itself.
+            if let Some(most) = self.left() {
                 fields.i64(cstr!("limit"), i64::try_from(most).unwrap_or(i64::MAX));
             }
             if let Some(at) = &self.at {
@@ -258,6 +294,16 @@ impl Explain {
             to.str(cstr!("stage"), "COLLSCAN");
             to.raw_document(cstr!("filter"), &self.wanted.filter);
             return to.str(cstr!("direction"), direction);
+        }
+        let near = near_of(&self.wanted.filter, self.wanted.variables.as_deref());
+        if let Some(near) = near.filter(|_| plan.get_bool("geo").unwrap_or(false)) {
+            let is_spherical = near.is_spherical();
+            let stage = if is_spherical { "GEO_NEAR_2DSPHERE" } else { "GEO_NEAR_2D" };
+            to.str(cstr!("stage"), stage);
+            to.raw_document(cstr!("filter"), &self.wanted.filter);
+            to.str(cstr!("indexName"), index);
+            to.i64(cstr!("ranges"), ranges);
+            return to.i64(cstr!("keysInRanges"), plan.get_i64("keys").unwrap_or_default());
         }
         to.str(cstr!("stage"), if self.counts { "COUNT_SCAN" } else { "FETCH" });
         to.raw_document(cstr!("filter"), &self.wanted.filter);

@@ -128,12 +128,13 @@ struct DbStats {
 fn db_stats(command: &Command<'_>, _: &mut Context<'_>) -> Result<Begun, CommandError> {
     let database = command.database().to_owned();
     check_database(&database)?;
-    if command.first().as_i64() != Some(1) && !command.first().as_f64().is_some_and(|of| of == 1.0)
-    {
+    // Any type of numbers: drivers send an int.
+    if command.i64(command.name())? != Some(1) {
         let text = "dbStats needs the value 1";
         return Err(CommandError::new(ErrorCode::BadValue, text));
     }
-    let (names, scale) = (Names::of(format!("{database}.").into_bytes()), scale_of(command)?);
+    let (names, scale) =
+        (Names::of(format!("{database}.").into_bytes(), describe), scale_of(command)?);
     let (names, left, sums) = (Some(names), VecDeque::new(), Sums::default());
     Begun::running(DbStats { database, scale, names, left, sums })
 }

@@ -667,6 +667,16 @@ struct FindAndModify {
 /// How often a document that others have changed meanwhile is looked for again.
 const TRIES: usize = 16;
 
+/// Refuses a user that may change documents, but not find them: the reply has one.
+fn needs_find(namespace: &[u8], context: &Context<'_>) -> Result<(), CommandError> {
+    let request = RawDocumentBuf::new();
+    if context.may(&ask(namespace, CollectionCommand::Find { request: request.as_bytes() })) {
+        return Ok(());
+    }
+    let text = "not authorized to execute command doc.find, which findAndModify needs too";
+    Err(CommandError::new(ErrorCode::Unauthorized, text))
+}
+
 fn find_and_modify(
     command: &Command<'_>,
     context: &mut Context<'_>,
@@ -674,6 +684,7 @@ fn find_and_modify(
     refuse_bypass(command)?;
     no_collation(command.document("collation")?)?;
     let namespace = namespace(command.database(), command.collection()?)?;
+    needs_find(&namespace, context)?;
     let (remove, new) =
         (command.bool("remove")?.unwrap_or(false), command.bool("new")?.unwrap_or(false));
     let (upsert, update) = (command.bool("upsert")?.unwrap_or(false), command.get("update"));
@@ -805,9 +816,13 @@ impl Running for FindAndModify {
                 return Ok(self.ask_change(None));
             }
             let is_lost = self.change.matched == 0 && self.change.upserted.is_none();
-            let Some(first) = self.first.as_mut().filter(|_| is_lost && self.tries < TRIES) else {
+            let Some(first) = self.first.as_mut().filter(|_| is_lost) else {
                 return self.reply();
             };
+            if self.tries == TRIES {
+                let text = "other clients change the documents that were found: try again";
+                return Err(CommandError::new(ErrorCode::WriteConflict, text));
+            }
             first.begin_anew()?;
             (self.is_asked, self.tries) = (false, self.tries + 1);
             return Ok(first.question());

@@ -9,17 +9,18 @@ use crate::users::UserTable;
 use remora_acl::{DEFAULT_USER, User};
 use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_frontend::{
-    Executor, Here, Job, ManyKeys, News, OwnedReply, Question, Responder, ShardPort, Token,
-    Waiting, What,
+    Executor, Here, Job, ManyKeys, News, OwnedReply, Protocol, Question, Responder, ShardPort,
+    Token, Waiting, What,
 };
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::UNAUTHENTICATED_REQUEST_BYTES;
 use remora_mongo::bson::cstr;
 use remora_mongo::commands::{self, Right, Spec};
 use remora_mongo::fields::Common;
 use remora_mongo::frontend::{MessageBytes, Mongo, WholeReply};
 use remora_mongo::hello::{HelloReply, HelloRequest};
-use remora_mongo::running::{Begun, Context, MongoServer, Running, Step};
+use remora_mongo::running::{Begun, Context, MongoServer, Rights, Running, Step};
 use remora_mongo::wire::{Body, Compressor, Message, Parsed, WireError, compress, parse};
 use remora_mongo::{Command, CommandError, Envelope, ErrorCode};
 use remora_protocol::message::Status;
@@ -104,6 +105,12 @@ impl<'a> MongoExecutor<'a> {
         let Body::Compressed(compressed) = message.body else {
             return self.plain(responder, &message, None);
         };
+        let is_long = compressed.uncompressed_bytes() > UNAUTHENTICATED_REQUEST_BYTES;
+        if is_long && let Some(text) = self.refuses_long(responder) {
+            self.host.counts().protocol_errors.add(1);
+            responder.reply(|out, ()| Mongo::write_error(out, text));
+            return responder.quit();
+        }
         let compressor = compressed.compressor();
         let mut original = std::mem::take(&mut self.commands.original);
         match compressed.decompress(&mut original) {
@@ -216,13 +223,13 @@ impl<'a> MongoExecutor<'a> {
     }
 
     fn context<'s>(
-        &self,
+        &'s self,
         server: &'s Arc<MongoServer>,
         connection: u64,
         user: Option<Vec<u8>>,
     ) -> Context<'s> {
         let (now_ms, shards) = (self.host.now_ms(), self.host.shards());
-        Context { server, now_ms, connection, shards, user }
+        Context { server, now_ms, connection, shards, user, rights: Some(self) }
     }
 
     /// Whether the client may do this.
@@ -289,7 +296,14 @@ impl<'a> MongoExecutor<'a> {
                     let (hash, shard) = self.host.route(Database::ZERO, &key);
                     (shard, Some(hash), question)
                 }
-                Ok(Step::AskShard(shard, question)) => (shard, None, question),
+                // The command tells of keys by the user's rights to each of them.
+                Ok(Step::Scan(shard, question)) => match self.refusal(&question) {
+                    None => return Turn::Asked(self.hand(shard, question, token)),
+                    Some(refusal) => {
+                        answer = Some(OwnedReply::status(refusal));
+                        continue;
+                    }
+                },
                 Ok(Step::Move { from, to, replaces }) => {
                     match self.begin_move(of, (&from, &to, replaces), token) {
                         Ok(turn) => return turn,
@@ -297,8 +311,11 @@ impl<'a> MongoExecutor<'a> {
                     }
                     continue;
                 }
-                // A job of its own shard comes after those of others that wait.
-                Ok(Step::Yield) => (self.host.home(), None, nothing()),
+                // A job of its own shard comes after those of others that wait. It is not the user's question,
+                // so it needs no right.
+                Ok(Step::Yield) => {
+                    return Turn::Asked(self.hand(self.host.home(), nothing(), token));
+                }
             };
             if let Some(error) = self.denied(of.user.as_deref(), &question) {
                 return Turn::Reply(Err(error));
@@ -457,6 +474,12 @@ impl Replies {
     fn write(&self, responder: &mut Responder<Mongo>, reply: Result<Vec<u8>, CommandError>) {
         let message = self.message(reply);
         responder.reply(|out, ()| out.extend_from_slice(&message));
+    }
+}
+
+impl Rights for MongoExecutor<'_> {
+    fn may_ask(&self, user: Option<&[u8]>, question: &[u8]) -> bool {
+        Asked::decode_within(question).is_ok() && self.denied(user, question).is_none()
     }
 }
 
