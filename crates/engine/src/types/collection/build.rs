@@ -8,9 +8,8 @@
 use super::entry::ID_INDEX;
 use super::failure::{Failure, Refusal, code};
 use super::held::{Building, Collections, Index};
-use super::insert::bytes_of;
 use super::plan::id_field;
-use super::settings::{Settings, malformed, parse_document};
+use super::settings::{Settings, bytes_of, malformed, parse_document};
 use super::spec::Spec;
 use crate::store::Store;
 use crate::types::object::On;

@@ -2,10 +2,9 @@
 
 use super::failure::{Failure, Refusal, code};
 use super::held::{Collection, Collections};
-use super::insert::bytes_of;
 use super::plan::{Order, QueryPlan, Ring, Wanted};
 use super::scan::{Next, Place, Scan};
-use super::settings::{malformed, parse_document};
+use super::settings::{bytes_of, malformed, parse_document};
 use crate::store::{Now, Store};
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{Document, doc};

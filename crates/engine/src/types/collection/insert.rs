@@ -4,11 +4,11 @@ use super::change::{Edit, Pending};
 use super::entry::{ID_INDEX, id_of};
 use super::failure::{Failure, Refusal, code};
 use super::held::{Collections, Resumed};
-use super::settings::{Settings, parse_document};
+use super::settings::{Settings, bytes_of, parse_document};
 use crate::store::Store;
 use crate::types::object::On;
 use bson::raw::RawDocument;
-use bson::{Bson, Document, doc};
+use bson::{Bson, doc};
 use remora_arena::Journal;
 use remora_layout::limits::{INSERT_GROUP_BYTES, INSERT_GROUP_DOCUMENTS};
 use remora_protocol::collection::CollectionCommand;
@@ -42,11 +42,6 @@ impl Inserted {
         document.extend(failure.to_document());
         Items::push(&mut self.failures, &bytes_of(&document));
     }
-}
-
-/// A document of ours as bytes.
-pub(super) fn bytes_of(document: &Document) -> Vec<u8> {
-    document.to_vec().expect("its names have no zero bytes")
 }
 
 impl Group {

@@ -35,13 +35,12 @@ use bson::{Bson, Document, doc};
 use entry::ID_INDEX;
 use failure::Refusal;
 use held::Index;
-use insert::bytes_of;
 use remora_arena::{Journal, Slot};
 use remora_layout::kind::Kind;
 use remora_protocol::collection::CollectionCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, Request};
-use settings::{Settings, parse_document};
+use settings::{Settings, bytes_of, parse_document};
 
 /// What a request comes to: a number, and perhaps a value, which is in the buffer then.
 type Done = Result<(i64, bool), Refusal>;

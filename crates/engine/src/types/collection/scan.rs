@@ -155,7 +155,7 @@ impl Scan {
             let bytes = position.clone();
             at.insert("k", Binary { subtype: BinarySubtype::Generic, bytes });
         }
-        let bytes = super::insert::bytes_of(&at);
+        let bytes = super::settings::bytes_of(&at);
         Binary { subtype: BinarySubtype::Generic, bytes }
     }
 

@@ -138,6 +138,11 @@ pub(super) fn is_simple(collation: &RawDocument) -> bool {
     collation.get_str("locale").is_ok_and(|locale| locale == "simple")
 }
 
+/// A document of ours as bytes.
+pub(super) fn bytes_of(document: &Document) -> Vec<u8> {
+    document.to_vec().expect("its names have no zero bytes")
+}
+
 /// The document of a request, which is well formed on all levels.
 ///
 /// # Errors

@@ -1,9 +1,8 @@
 //! The description of an index, parsed, and whether it can be beside another one.
 
 use super::failure::{Failure, code, text_of_document};
-use super::insert::bytes_of;
 use super::places::geo_field;
-use super::settings::{is_simple, malformed};
+use super::settings::{bytes_of, is_simple, malformed};
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{Bson, Document};
 use remora_document::{Direction, Filter, GeoKind, IndexField, Path};
