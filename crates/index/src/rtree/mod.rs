@@ -32,7 +32,7 @@ pub use crate::round::Round;
 pub use bulk::Build;
 pub use local::{LocalWalk, read_header, walk_locally};
 pub use nearest::{Nearest, NearestTurn};
-pub use ordered::{CurvePlace, InOrder};
+pub use ordered::{CurvePlace, InOrder, Meets};
 pub use search::{Cursor, Object};
 pub use tree::{Tree, TreeError, TreeOptions};
 pub use walk::{AskReason, Query, Search, Want};

@@ -13,6 +13,9 @@ use remora_layout::tree::TreeKind;
 /// Where an object stands: the Hilbert value of its middle, then its id.
 pub type CurvePlace = (u64, u64);
 
+/// What is asked of rectangles; if it holds for one, it holds for all that contain it.
+pub type Meets<'m> = dyn Fn(&Rect) -> bool + 'm;
+
 /// Some objects in the order of the curve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InOrder {
@@ -45,7 +48,7 @@ impl Tree {
     pub fn in_order<J: Journal>(
         &self,
         owner: &Owner<J>,
-        meets: &dyn Fn(&Rect) -> bool,
+        meets: &Meets<'_>,
         after: Option<CurvePlace>,
         (wanted, most_nodes): (usize, usize),
     ) -> InOrder {
@@ -56,7 +59,7 @@ impl Tree {
     fn some_in_order<J: Journal>(
         &self,
         owner: &Owner<J>,
-        (meets, after): (&dyn Fn(&Rect) -> bool, Option<CurvePlace>),
+        (meets, after): (&Meets<'_>, Option<CurvePlace>),
         (wanted, most_nodes): (usize, usize),
     ) -> (InOrder, usize) {
         assert_eq!(self.header.kind, TreeKind::Hilbert, "only its entries are in an order");
@@ -100,12 +103,7 @@ impl Tree {
 
     /// About how many objects `meets` holds for, as it does for all rectangles that contain such a one. Of their
     /// leaves so many are counted; for more it is an estimate.
-    pub fn about<J: Journal>(
-        &self,
-        owner: &Owner<J>,
-        meets: &dyn Fn(&Rect) -> bool,
-        most_nodes: usize,
-    ) -> u64 {
+    pub fn about<J: Journal>(&self, owner: &Owner<J>, meets: &Meets<'_>, most_nodes: usize) -> u64 {
         let mut level = self.header.height - 1;
         let mut nodes = vec![self.header.root];
         loop {
