@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unali
 /// Opens both hellos.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"remora\r\n");
 /// Version of every layout in this crate; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 /// Bytes of a Unix socket's path in a hello: the most that the kernel accepts (sun_path), padded
 /// with zeros.
 pub const SOCKET_PATH_BYTES: usize = 108;
