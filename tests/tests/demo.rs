@@ -103,7 +103,7 @@ fn the_demo_of_a_cluster_kills_its_primary_and_loses_nothing() {
 #[test]
 fn version_is_one_line() {
     let finished = run_clean("version");
-    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 8)\n"));
+    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 9)\n"));
 }
 
 #[test]

@@ -82,6 +82,6 @@ mod tests {
 
     #[test]
     fn the_version_names_the_layout() {
-        assert_eq!(version(), "remora 0.1.0 (layout 8)");
+        assert_eq!(version(), "remora 0.1.0 (layout 9)");
     }
 }
