@@ -629,7 +629,7 @@ fn full_memory_leaves_no_trace() {
     assert!(refused > 300, "{refused}");
 }
 
-/// The version of the indexes, and what clients are told of each: its name, its fields with several values, and
+/// The version of the indexes, and the description of each: its name, its fields with several values, and
 /// where its tree lies.
 fn told(shard: &mut Shard) -> (i64, Vec<(String, i64, [i64; 3])>) {
     let answer = ask(shard, CollectionCommand::Indexes).ok();

@@ -61,7 +61,7 @@ impl Wanted {
 pub struct Search {
     wanted: Wanted,
     sorter: Option<Sorter<RawDocumentBuf>>,
-    /// Documents come by their distance.
+    /// The search is sorted by distance.
     rings: Option<Rings>,
     /// The filter has distances, which do not matter for the order.
     has_near: bool,

@@ -11,6 +11,7 @@ mod linear;
 mod lists;
 mod ordered;
 mod places;
+mod promises;
 mod random_histories;
 mod replicas;
 mod resp;

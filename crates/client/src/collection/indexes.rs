@@ -39,7 +39,7 @@ pub(crate) struct KnownIndex {
     pub open: core::OpenIndex,
 }
 
-/// How an index is told, beside where it lies.
+/// The description of an index, without its place.
 struct Spec {
     fields: Vec<IndexField>,
     is_unique: bool,

@@ -97,7 +97,7 @@ struct Searched {
     wanted: Wanted,
     /// Whether it only counts.
     counts: bool,
-    /// The stage by which documents come by their distance.
+    /// The stage that sorts documents by their distance.
     geo_near: Option<GeoNear>,
 }
 

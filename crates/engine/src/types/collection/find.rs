@@ -170,7 +170,7 @@ impl Collections {
             && wanted.order.is_none()
             && !request.counts
         {
-            let text = "documents come by their distance through MongoDB's drivers only: give $geoWithin with $centerSphere here, or a sort";
+            let text = "only MongoDB's drivers sort documents by distance: give $geoWithin with $centerSphere here, or a sort";
             return Err(Failure::new(code::BAD_VALUE, text).into());
         }
         let mut plans = Vec::new();

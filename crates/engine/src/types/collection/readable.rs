@@ -1,4 +1,4 @@
-//! What clients are told that read the indexes of a collection by themselves.
+//! The description of a collection's indexes for clients that read them.
 //!
 //! Invariant: the version in the root record's state grows before an index is ready, and before an entry of a
 //! document that is the first one with several values in a field. A client that finds the version that it knows
